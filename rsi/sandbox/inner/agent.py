@@ -1,0 +1,137 @@
+"""PID 1 of an agent's namespace: builds the episode's private machine, keeps its shell alive, kills what must end."""
+
+import os
+import select
+import signal
+import socket
+import struct
+from fcntl import ioctl
+
+import kernel
+
+STATUS_FD, COMMAND_FD = 61, 62  # out of the way of what scripts open by number
+SHELL = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
+DEFAULTS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        ioctl(sock, 0x8914, struct.pack("16sH14x", b"lo", 0x49))  # SIOCSIFFLAGS: UP | LOOPBACK | RUNNING
+
+
+def build(request: dict) -> None:
+    """One sized tmpfs carries everything writable; /app hides its root by being mounted over it last."""
+    safe = kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.map_root()
+    loopback_up()
+    kernel.mount("tmpfs", "/app", "tmpfs", safe, "size=%d,nr_inodes=%d,mode=755" % (request["storage"], request["inodes"]))
+    for part, target, mode in (("tmp", "/tmp", 0o1777), ("home", "/root", 0o700), ("vartmp", "/var/tmp", 0o1777),
+                               ("shm", "/dev/shm", 0o1777), ("run", "/run", 0o755), ("app", "/app", 0o755)):
+        os.mkdir("/app/" + part)
+        os.chmod("/app/" + part, mode)
+        kernel.mount("/app/" + part, target, "", kernel.MS_BIND)
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    private_proc()
+    os.chdir("/app")
+
+
+def private_proc() -> None:
+    kernel.mount("proc", "/proc", "proc", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+
+
+def spawn_shell(sock: int, out: int, text: int, env: dict) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, sock, 0), (os.POSIX_SPAWN_DUP2, out, 1),
+               (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),  # it complains about having no terminal
+               (os.POSIX_SPAWN_DUP2, sock, STATUS_FD), (os.POSIX_SPAWN_DUP2, text, COMMAND_FD)]
+    return os.posix_spawn("/bin/bash", SHELL, env, file_actions=actions, setsid=True, setsigdef=DEFAULTS, setsigmask=[])
+
+
+def new_processes(shell: int, since: float) -> list:
+    """Processes that the running command started: younger than it, and not below an older background job."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    fields = f.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            table[int(name)] = (int(fields[1]), int(fields[19]) >= int(since * TICKS))
+
+    def started_by_command(pid: int) -> bool:
+        while pid not in (0, 1, shell):
+            parent, young = table.get(pid, (1, True))
+            if not young:
+                return False
+            pid = parent
+        return True
+    return [pid for pid in table if pid not in (1, shell) and started_by_command(pid)]
+
+
+def kill(pid: int, sig: int) -> None:
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
+
+
+def kill_all() -> None:
+    """Everything in this namespace but this process."""
+    kill(-1, signal.SIGKILL)
+
+
+def obey(order: bytes, shell: int) -> None:
+    """An order is a letter and the command's start: I interrupt, K kill what it started, W kill its shell as well."""
+    stage, since = order[:1], struct.unpack("d", order[1:9])[0]
+    if stage in b"KW":
+        for _ in range(50):  # a fork bomb needs several sweeps
+            victims = new_processes(shell, since)
+            for pid in victims:
+                kill(pid, signal.SIGKILL)
+            if not victims or stage == b"W":
+                break
+    if stage == b"I":
+        kill(-shell, signal.SIGINT)
+    if stage == b"W":
+        kill_all()
+
+
+def supervise(control: int, sock: int, out: int, text: int, env: dict) -> None:
+    events = kernel.child_events()
+    shell = spawn_shell(sock, out, text, env)
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(events, select.POLLIN)
+    while True:
+        ready = {fd for fd, _ in poll.poll()}
+        if control in ready:
+            order = os.read(control, 9)
+            if len(order) < 9:  # the host closed the episode
+                return
+            obey(order, shell)
+            os.write(sock, b"A\0")
+        if events in ready:
+            os.read(events, 4096)
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if pid == 0:
+                    break
+                if pid == shell:
+                    code = os.waitstatus_to_exitcode(status)
+                    os.write(sock, b"X%d\0" % (code if code >= 0 else 128 - code))
+                    shell = spawn_shell(sock, out, text, env)
+
+
+def main(request: dict, sock: int, out: int, text: int, control: int) -> None:
+    try:
+        build(request)
+        kernel.limit(request["processes"], request["memory"], request["file_size"])
+        kernel.drop_everything()
+    except OSError as error:
+        os.write(sock, b"F%s\0" % str(error).encode())
+        return
+    supervise(control, sock, out, text, request["env"])

@@ -1,0 +1,223 @@
+"""The host's side of an episode's shell: the wire to it, one command's life, and a loop that serves many at once.
+
+The wire of one sandbox is a socket (command lines in, status messages out), a memory file with the command's text, a
+pipe with everything the commands print, and a socket to the PID 1 that keeps the shell alive. A command has ended when
+its status arrives, never when a pipe closes: background jobs may hold those open for as long as they like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from rsi.sandbox.output import Capped
+from rsi.sandbox.protocol import CommandResult, SandboxError
+
+WIDTH = 8  # shells that work at the same time: more only adds switching on a small machine
+TIMEOUT_CODE = 124  # as timeout(1)
+# Seconds after the time limit: Ctrl-C, then kill what the command started, then the shell too, then give up.
+STAGES = ((0.0, b"I"), (0.25, b"KI"), (0.6, b"W"), (4.0, b""))
+RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
+RUN_QUIETLY = b"( . /dev/fd/62 ) </dev/null >/dev/null 2>&1\n"
+SYNC = b"builtin printf 'Y\\0' >&61\n"
+
+
+def init_line(cwd: str) -> bytes:
+    """First line of every shell: errors to the output pipe, no prompt, no history, a status message before each prompt."""
+    return (
+        "exec 2>&1; set +o history +H; unset HISTFILE MAILCHECK; PS1= PS2=; "
+        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"$PWD\"; } 2>/dev/null >&61'; "
+        "trap '{ builtin printf \"E%s\\0\" \"$PWD\"; } 2>/dev/null >&61' EXIT; "
+        f"builtin cd -- {shlex.quote(cwd)} 2>/dev/null\n"
+    ).encode(errors="surrogateescape")
+
+
+@dataclass
+class Wire:
+    """Descriptors of one sandbox on the host, and what is known of its shell."""
+
+    status: socket.socket
+    output: int
+    text: int
+    control: socket.socket
+    cwd: str = "/app"
+    unread: bytes = b""
+    pending: int = 1  # status messages still to come before the next command's own (the first prompt's)
+    dead: str = ""
+
+    def send(self, line: bytes) -> None:
+        try:
+            self.status.sendall(line)
+        except OSError as error:
+            raise SandboxError(f"the shell is gone: {error}") from error
+
+    def close(self) -> None:
+        for end in (self.status, self.control):
+            end.close()
+        for fd in (self.output, self.text):
+            os.close(fd)
+
+
+@dataclass
+class Job:
+    """One command on one wire. `result` is set when it is over: what it did, or why the sandbox died."""
+
+    wire: Wire
+    script: bytes
+    timeout: float
+    line: bytes = RUN
+    result: CommandResult | SandboxError | None = None
+    _out: Capped = field(default_factory=Capped)
+    _code: int | None = None  # set when the shell itself ended (exit, exec, set -e)
+    _stage: int = 0
+    _acks: int = 0
+    _synced: bool = True
+    _swept: bool = False
+    _started: float = 0.0
+    _limit: float = 0.0
+    deadline: float = 0.0
+
+    def start(self) -> None:
+        """Hand the text and the line to the shell. Raises SandboxError when it is gone."""
+        wire = self.wire
+        if wire.dead:
+            raise SandboxError(wire.dead)
+        self._started = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._limit = self.deadline = time.monotonic() + self.timeout
+        try:
+            os.ftruncate(wire.text, 0)
+            os.pwrite(wire.text, self.script.replace(b"\0", b""), 0)
+        except OSError as error:
+            raise SandboxError(f"the command could not be handed over: {error}") from error
+        wire.send(self.line)
+        wire.pending += 1
+
+    def on_time(self) -> None:
+        """The limit passed: one stage further. Raises SandboxError when nothing helped."""
+        orders = STAGES[self._stage][1]
+        if not orders:
+            raise SandboxError("the shell could not be stopped after a timeout")
+        self._stage += 1
+        self.deadline = self._limit + STAGES[self._stage][0]
+        for i in range(len(orders)):
+            self._order(orders[i : i + 1])
+
+    def _order(self, letter: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.wire.control.sendall(letter + struct.pack("d", self._started))
+            self._acks += 1
+
+    def on_output(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._out.add(os.read(self.wire.output, 65536))
+
+    def on_status(self) -> None:
+        """Read what the shell and its PID 1 said. Raises SandboxError when they are gone."""
+        try:
+            data = self.wire.status.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            raise SandboxError("the sandbox died")
+        *messages, self.wire.unread = (self.wire.unread + data).split(b"\0")
+        for message in messages:
+            self._message(message[:1], message[1:])
+
+    def _message(self, kind: bytes, body: bytes) -> None:
+        wire = self.wire
+        if kind == b"F":
+            raise SandboxError(f"the sandbox could not be built: {body.decode(errors='replace')}")
+        if kind == b"A":
+            self._acks -= 1
+            if self._acks == 0 and not self._synced:
+                wire.send(SYNC)
+        elif kind == b"Y":
+            self._synced = True
+            wire.pending = 1
+        elif kind == b"E":
+            wire.cwd = os.fsdecode(body)
+        elif kind == b"X":
+            self._code = int(body)
+            wire.pending = 1
+            wire.send(init_line(wire.cwd))
+            if not self._synced and self._acks == 0:  # the old shell may have taken the line with it
+                wire.send(SYNC)
+        elif kind == b"S":
+            code, _, cwd = body.partition(b" ")
+            wire.cwd = os.fsdecode(cwd)
+            wire.pending -= 1
+            if wire.pending > 0 or not self._synced:
+                return
+            if self._stage and not self._swept:
+                # Kill what the command left behind, then make sure that no late status passes for the next command's.
+                self._swept, self._synced = True, False
+                self._order(b"K")
+            else:
+                self._end(int(code))
+
+    def _end(self, code: int) -> None:
+        """Drain what was printed before the status, but no more than a pipe holds: a background job may never stop."""
+        for _ in range(16):
+            try:
+                chunk = os.read(self.wire.output, 65536)
+            except BlockingIOError:
+                break
+            if not chunk:
+                break
+            self._out.add(chunk)
+        code = TIMEOUT_CODE if self._stage else (code if self._code is None else self._code)
+        self.result = CommandResult(code, self._out.text(), self._out.truncated, bool(self._stage))
+
+
+def serve(jobs: list[Job]) -> None:
+    """Run all jobs, WIDTH at a time, in one loop. Afterwards every job has its result; a dead sandbox is marked dead."""
+    waiting, handlers, running = deque(jobs), {}, {}
+    with select.epoll() as poll:
+
+        def finish(job: Job, error: SandboxError | None = None) -> None:
+            if error is not None:
+                job.result, job.wire.dead = error, str(error)
+            if running.pop(id(job), None) is not None:
+                for fd in (job.wire.status.fileno(), job.wire.output):
+                    del handlers[fd]
+                    poll.unregister(fd)
+
+        def guarded(job: Job, action) -> None:
+            try:
+                action()
+            except SandboxError as error:
+                finish(job, error)
+            else:
+                if job.result is not None:
+                    finish(job)
+
+        while waiting or running:
+            while waiting and len(running) < WIDTH:
+                job = waiting.popleft()
+                try:
+                    job.start()
+                except SandboxError as error:
+                    finish(job, error)
+                    continue
+                running[id(job)] = job
+                for fd, action in ((job.wire.status.fileno(), job.on_status), (job.wire.output, job.on_output)):
+                    handlers[fd] = (job, action)
+                    poll.register(fd, select.EPOLLIN)
+            if not running:
+                continue
+            patience = max(0.0, min(job.deadline for job in running.values()) - time.monotonic())
+            for fd, _ in poll.poll(patience):
+                if fd in handlers:
+                    guarded(*handlers[fd])
+            now = time.monotonic()
+            for job in [job for job in running.values() if job.deadline <= now]:
+                guarded(job, job.on_time)

@@ -1,0 +1,142 @@
+"""From the verifier's files to a verdict. Pure: bytes in, Verdict out. Formats: Harbor's reward.json, reward.txt and CTRF."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+from rsi.sandbox.protocol import Verdict
+from rsi.tasks.task import CheckSpec
+
+QUOTE = 120  # characters of a malformed file that a cause repeats
+
+
+@dataclass(frozen=True)
+class ErrorKind:
+    """One way in which an episode yields no verdict. retry: whether the same episode may be tried again unchanged."""
+
+    cause: str
+    retry: bool
+    grade: str
+
+
+ERRORS = {
+    "sandbox": ErrorKind("infrastructure", True, "invalid"),  # could not start, died, lost its shell
+    "setup": ErrorKind("the task's setup script failed", False, "invalid"),
+    "verifier_start": ErrorKind("the verifier could not be started", True, "invalid"),
+    "verifier_timeout": ErrorKind("the verifier ran into its time limit", False, "invalid"),
+    "no_reward": ErrorKind("the verifier wrote no reward file", False, "invalid"),
+    "bad_reward": ErrorKind("the reward is not a number", False, "invalid"),
+    "bad_ctrf": ErrorKind("the CTRF report is malformed", False, "invalid"),
+    "missing_check": ErrorKind("a declared check is not in the report", False, "invalid"),
+    "contradiction": ErrorKind("reward and CTRF report contradict each other", False, "invalid"),
+    "agent_timeout": ErrorKind("the agent ran out of time", False, "verified"),  # its end state is verified and counts
+}
+
+
+class Unreadable(ValueError):
+    """A report that gives no verdict: the kind of error and what was read."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(detail)
+        self.kind, self.detail = kind, detail
+
+
+def invalid(kind: str, detail: str = "") -> Verdict:
+    """The verdict for an error of ERRORS. Raises KeyError for a kind that is not there."""
+    cause = ERRORS[kind].cause
+    return Verdict(valid=False, cause=f"{cause}: {detail}" if detail else cause)
+
+
+def quote(data: bytes) -> str:
+    text = data.decode(errors="replace")
+    return repr(text if len(text) <= QUOTE else text[:QUOTE] + "…")
+
+
+def _number(value: object, source: bytes) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Unreadable("bad_reward", quote(source))
+    try:
+        number = float(value)
+    except OverflowError:
+        raise Unreadable("bad_reward", quote(source)) from None
+    if not math.isfinite(number):
+        raise Unreadable("bad_reward", quote(source))
+    return number
+
+
+def _load(data: bytes, kind: str) -> object:
+    try:
+        return json.loads(data.decode())
+    except (ValueError, RecursionError):
+        raise Unreadable(kind, quote(data)) from None
+
+
+def parse_reward(reward_json: bytes | None, reward_txt: bytes | None) -> float:
+    """The scalar reward. reward.json (a number, or an object of numbers with `reward` among them) goes before reward.txt.
+
+    Raises Unreadable for everything that is not one finite number; `true` is not a number.
+    """
+    if reward_json is None and reward_txt is None:
+        raise Unreadable("no_reward")
+    if reward_json is None:
+        text = reward_txt.decode(errors="replace").strip()
+        try:
+            number = float(text)
+        except ValueError:
+            raise Unreadable("bad_reward", quote(reward_txt)) from None
+        return _number(number, reward_txt)
+    value = _load(reward_json, "bad_reward")
+    if not isinstance(value, dict):
+        return _number(value, reward_json)
+    numbers = {name: _number(number, reward_json) for name, number in value.items()}
+    if "reward" not in numbers:
+        raise Unreadable("bad_reward", quote(reward_json))
+    return numbers["reward"]
+
+
+def parse_ctrf(ctrf: bytes) -> dict[str, bool]:
+    """{name: passed} in the report's order. Raises Unreadable when it is not CTRF or names a test twice."""
+    report = _load(ctrf, "bad_ctrf")
+    checks: dict[str, bool] = {}
+    try:
+        for test in report["results"]["tests"]:
+            name, status = test["name"], test["status"]
+            if not isinstance(name, str) or not isinstance(status, str) or name in checks:
+                raise Unreadable("bad_ctrf", quote(json.dumps(test).encode()))
+            checks[name] = status == "passed"
+    except (KeyError, TypeError):
+        raise Unreadable("bad_ctrf", quote(ctrf)) from None
+    return checks
+
+
+def parse_verdict(
+    reward_json: bytes | None, reward_txt: bytes | None, ctrf: bytes | None, specs: tuple[CheckSpec, ...] = ()
+) -> Verdict:
+    """The verdict of a verifier's files (None: not written). Never raises; what cannot be read is invalid, not 0.
+
+    With a CTRF report strict means that every final check passed, names without a spec counting as final, and the
+    reward has to agree (1 or more exactly when strict). Without one, strict is reward >= 1.
+    """
+    try:
+        reward = parse_reward(reward_json, reward_txt)
+        if ctrf is None:
+            if specs:
+                raise Unreadable("missing_check", "no CTRF report")
+            return Verdict({}, reward >= 1, reward=reward)
+        checks = parse_ctrf(ctrf)
+    except Unreadable as error:
+        return invalid(error.kind, error.detail)
+    absent = [spec.name for spec in specs if spec.name not in checks]
+    if absent:
+        return invalid("missing_check", ", ".join(absent))
+    steps = {spec.name for spec in specs if spec.kind == "intermediate"}
+    final = [passed for name, passed in checks.items() if name not in steps]
+    if not final:
+        strict = reward >= 1
+    elif all(final) != (reward >= 1):
+        return invalid("contradiction", f"reward {reward:g}, {sum(final)} of {len(final)} final checks passed")
+    else:
+        strict = all(final)
+    return Verdict(checks, strict, reward=reward)
