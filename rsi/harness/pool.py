@@ -1,0 +1,138 @@
+"""Many chunks of episodes over a few worker processes, each chunk persisted as it ends, so that a killed stage resumes.
+
+A chunk is the unit of parallelism and of persistence. Its episodes depend on their keys, the weights and the chunk's own
+composition, never on which worker ran it or when: the same jobs and chunk size give the same bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from tqdm import tqdm
+
+from rsi.harness.engine import Job, RolloutConfig, run_batch
+from rsi.harness.episode import Episode
+from rsi.harness.scripted import ScriptedSampler
+from rsi.harness.store import read_episodes, write_episodes
+from rsi.policy.chat import ChatFormat
+from rsi.policy.model import load_format, load_policy
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class PolicyRef:
+    """A checkpoint directory, and optionally newer weights of the same model in a safetensors file."""
+
+    path: Path
+    weights: Path | None = None
+
+
+class _Worker:
+    """State of one worker process: its sandboxes, the policy it last used and the weights it last loaded."""
+
+    def __init__(self, backend: str, ahead: int):
+        from rsi.sandbox import make_pool
+
+        torch.set_num_threads(1)
+        self.sandboxes, self.ahead = make_pool(backend), ahead
+        self.path: Path | None = None
+        self.weights: Path | None = None
+        self.formats: dict[Path, ChatFormat] = {}
+
+    def format(self, path: Path) -> ChatFormat:
+        """The chat format alone: scripts need no model."""
+        if path not in self.formats:
+            self.formats[path] = load_format(path)
+        return self.formats[path]
+
+    def sampler(self, ref: PolicyRef):
+        if ref.path != self.path:
+            self.policy = load_policy(ref.path)
+            self.sampled_from, self.path, self.weights = self.policy.sampler(), ref.path, None
+        if ref.weights != self.weights:
+            if ref.weights is None:
+                self.policy = load_policy(ref.path)
+            else:
+                load_weights(self.policy.model, ref.weights)
+            self.sampled_from.load(self.policy.model)
+            self.weights = ref.weights
+        return self.sampled_from
+
+
+_worker: _Worker | None = None
+
+
+def load_weights(model, path: Path) -> None:
+    """Load trained parameters (all, or the adapter's alone) into `model`. Raises RuntimeError for an unknown name."""
+    state = load_file(path)
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    if unexpected:
+        raise RuntimeError(f"{path}: parameters {unexpected[:3]} are not in the model")
+
+
+def _begin(backend: str, ahead: int, parent: int) -> None:
+    """A worker dies with its parent, also when that is killed: nothing keeps running behind a dead stage."""
+    global _worker
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _worker = _Worker(backend, ahead)
+
+
+def _run(ref: PolicyRef, scripts, jobs: Sequence[Job], config: RolloutConfig, stage: str, seed: int, out: Path) -> Path:
+    if scripts is not None:
+        fmt = _worker.format(ref.path)
+        sampler = ScriptedSampler(scripts, fmt)
+    else:
+        sampler = _worker.sampler(ref)
+        fmt = _worker.policy.format
+    episodes = run_batch(jobs, sampler, fmt, _worker.sandboxes, config, stage=stage, seed=seed)
+    _worker.sandboxes.prestart(_worker.ahead)
+    return write_episodes(out, episodes)
+
+
+class RolloutPool:
+    """Worker processes for rollouts. Use as a context manager; forks, so that torch is imported once a stage."""
+
+    def __init__(self, workers: int = 2, backend: str = "bubblewrap", chunk: int = 32):
+        self.chunk = chunk
+        self.executor = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin, (backend, chunk, os.getpid()))
+
+    def __enter__(self) -> RolloutPool:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.executor.shutdown(wait=True, cancel_futures=True)
+
+    def run(self, jobs: Sequence[Job], policy: PolicyRef, config: RolloutConfig, *, stage: str, seed: int, work: Path,
+            scripts: Sequence[Sequence[str]] | None = None, label: str = "", progress: Callable = tqdm) -> list[Episode]:
+        """Run all jobs and return their episodes in order. Chunks already in `work` are read, not run again.
+
+        `work` must belong to these very jobs, weights and settings (see `rsi.persist.WorkDir`).
+        """
+        work = Path(work)
+        order = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].task.instruction), i))
+        chunks = [order[i : i + self.chunk] for i in range(0, len(order), self.chunk)]
+        files = [work / f"chunk-{k:04d}.parquet" for k in range(len(chunks))]
+        futures = [
+            self.executor.submit(_run, policy, [scripts[i] for i in chunk] if scripts is not None else None,
+                                 [jobs[i] for i in chunk], config, stage, seed, file)
+            for chunk, file in zip(chunks, files, strict=True) if not file.exists()]
+        for future in progress(as_completed(futures), total=len(futures), desc=label or stage, leave=False, disable=None):
+            future.result()
+        episodes: list[Episode | None] = [None] * len(jobs)
+        for chunk, file in zip(chunks, files, strict=True):
+            for i, episode in zip(chunk, read_episodes(file), strict=True):
+                episodes[i] = episode
+        return episodes

@@ -1,0 +1,162 @@
+"""params.yaml as typed models: every stage reads its settings from here. A wrong key or value names file, field and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+PARAMS = Path("params.yaml")
+FOUR = ("tb21", "hard", "tb3", "tb4")
+
+
+class ParamsError(ValueError):
+    """params.yaml cannot be used; the text names the field and the remedy."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Suite(_Strict):
+    """A generated stand-in, or `path` to a directory of real Harbor tasks. `limit`: the first tasks only."""
+
+    name: str = ""
+    path: Path | None = None
+    limit: int | None = Field(None, gt=0)
+
+
+class Tasks(_Strict):
+    seed: int
+    pool: int = Field(gt=0)
+    pool_path: Path | None = None
+    suites: dict[str, Suite]
+
+
+class Corpus(_Strict):
+    transcripts: int = Field(gt=0)
+    seed: int
+    vocab: int = Field(gt=300)
+
+
+class Base(_Strict):
+    """`path`: a local Hugging Face causal model that takes the place of the pretrained Base."""
+
+    path: Path | None = None
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    mlp: int
+    lr: float
+    epochs: float
+    batch_tokens: int
+    seed: int
+
+
+class Lora(_Strict):
+    enabled: bool = False
+    rank: int = 8
+    alpha: int = 16
+
+
+class Rollout(_Strict):
+    sandbox: Literal["bubblewrap"] = "bubblewrap"
+    workers: int = Field(2, gt=0)
+    chunk: int = Field(48, gt=0)
+    context: int
+    max_turns: int
+    turn_tokens: int
+    observation_chars: int
+    command_timeout_s: float
+
+
+class Rsr(_Strict):
+    """samples: attempts a task in each harness; runbooks K and executions M of the paper; planner: who plans and judges."""
+
+    tasks: int
+    samples: dict[str, int]
+    runbooks: int
+    executions: int
+    rounds: int
+    discovery_temperature: float
+    execution_temperature: float
+    max_sources: int
+    per_task: int
+    per_family: int
+    renamed: int
+    planner: Literal["programmatic", "chat"] = "programmatic"
+    chat_url: str = ""
+    chat_model: str = ""
+    lr: float
+    epochs: float
+    batch_tokens: int
+
+
+class Rpr(_Strict):
+    steps: int
+    episodes: int
+    gamma_turn: float = Field(ge=0, le=1)
+    lambda_turn: float = Field(ge=0, le=1)
+    estimator: Literal["tb", "token"] = "tb"
+    clip: float
+    value_clip: float
+    actor_lr: float
+    actor_lr_cycle2: float
+    critic_lr: float
+    epochs: int
+    minibatches: int
+    lr_warmup_steps: int
+    critic_head: Literal["zero", "random"] = "zero"
+    warmup_episodes: int
+    warmup_epochs: float
+    recalibration_episodes: int
+    recalibration_epochs: float
+
+
+class Reward(_Strict):
+    rpr1: str
+    rpr2: str
+    direct: str
+    beta: float = Field(ge=0, lt=1)
+
+
+class Eval(_Strict):
+    temperature: float
+    attempts: int
+    long_attempts: int
+    warm_temperature: float
+    warm_attempts: int
+    top_p: float
+    top_k: int
+    bootstrap: int
+
+
+class Params(_Strict):
+    profile: str
+    seeds: list[int] = Field(min_length=1)
+    tasks: Tasks
+    corpus: Corpus
+    base: Base
+    lora: Lora = Lora()
+    rollout: Rollout
+    rsr: Rsr
+    rpr: Rpr
+    reward: Reward
+    eval: Eval
+
+
+def load_params(path: Path | str = PARAMS) -> Params:
+    """Read and check params.yaml. Raises ParamsError naming file, field, what is wrong and what is expected."""
+    path = Path(path)
+    try:
+        return Params.model_validate(yaml.safe_load(path.read_text()))
+    except FileNotFoundError as e:
+        raise ParamsError(f"{path}: not found; run from the project's root or copy rsi/profiles/laptop.yaml there") from e
+    except yaml.YAMLError as e:
+        raise ParamsError(f"{path}: not YAML: {e}") from e
+    except ValidationError as e:
+        problems = "; ".join(f"{'.'.join(map(str, x['loc']))}: {x['msg']} (got {x.get('input')!r})" for x in e.errors()[:5])
+        raise ParamsError(f"{path}: {problems}") from e

@@ -1,0 +1,143 @@
+"""The lock-step session: token in, token out, one cache kept across turns, a random stream per episode.
+
+A sampler is anything with `session(keys, capacity, sampling) -> Session`. `LockstepSession` holds what samplers share:
+row bookkeeping, the sampling distribution and the token loop; a backend adds a forward pass over its own cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rsi.policy.streams import stream
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sampling distribution: softmax(logits / temperature), cut to `top_k` and `top_p` where given (0 and 1: uncut)."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0:
+            raise ValueError(f"sampling: temperature > 0, 0 < top_p <= 1, top_k >= 0 expected, got {self}")
+
+    @property
+    def train_temperature(self) -> float | None:
+        """Temperature to recompute the log-probabilities with, None where a cut makes that impossible."""
+        return self.temperature if self.top_p == 1 and self.top_k == 0 else None
+
+
+@dataclass(frozen=True)
+class Sampled:
+    ids: list[int]
+    logprobs: list[float]
+
+
+class Session(Protocol):
+    def turn(self, feeds: dict[int, Sequence[int]], limits: dict[int, int]) -> dict[int, Sampled]:
+        """Append `feeds[row]` to each row's cache, then sample up to `limits[row]` tokens or the stop token."""
+
+    def drop(self, rows: Sequence[int]) -> None:
+        """These rows are finished; their cache is freed."""
+
+
+def pick(logits: Tensor, u: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Inverse-CDF sampling of one token a row. logits [B, V] float32, u [B] in [0, 1) -> ids [B], log-probabilities [B]
+    of the distribution sampled from (the cut one where top_p or top_k cut)."""
+    logprobs = torch.log_softmax(logits.float() / sampling.temperature, dim=-1)
+    if sampling.top_k or sampling.top_p < 1:
+        sorted_lp, order = logprobs.sort(dim=-1, descending=True, stable=True)
+        keep = torch.ones_like(sorted_lp, dtype=torch.bool)
+        if sampling.top_k:
+            keep[:, sampling.top_k :] = False
+        if sampling.top_p < 1:
+            before = sorted_lp.exp().cumsum(-1) - sorted_lp.exp()
+            keep &= before < sampling.top_p
+        cut = torch.full_like(logprobs, -torch.inf).scatter(1, order, sorted_lp.masked_fill(~keep, -torch.inf))
+        logprobs = torch.log_softmax(cut, dim=-1)
+    cdf = logprobs.double().exp().cumsum(-1)
+    ids = (cdf <= u[:, None] * cdf[:, -1:]).sum(-1).clamp_(max=logprobs.shape[1] - 1)
+    return ids, logprobs.gather(1, ids[:, None])[:, 0]
+
+
+class LockstepSession:
+    """Rows advance together, one forward pass per sampled token; finished rows are compacted away.
+
+    A backend overrides `_forward(ids [B, n], lengths [B]) -> logits [B, V]` (append each row's first `lengths` ids, return
+    the logits after its last one) and `_keep(index)`. `row_of[i]` is the caller's row at cache position i.
+    """
+
+    def __init__(self, keys: Sequence[tuple], stop_id: int, sampling: Sampling):
+        self.row_of = list(range(len(keys)))
+        self.streams = [stream(*key) for key in keys]
+        self.stop_id, self.sampling = stop_id, sampling
+        self.dropped: set[int] = set()
+
+    def _forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _keep(self, index: Tensor) -> None:
+        raise NotImplementedError
+
+    def drop(self, rows: Sequence[int]) -> None:
+        self.dropped.update(rows)
+
+    def _compact(self) -> None:
+        """Copying the cache costs about as much as a few decode steps, so wait until a sixth of the rows is gone."""
+        if len(self.dropped) * 6 >= len(self.row_of) and self.dropped:
+            index = [i for i, row in enumerate(self.row_of) if row not in self.dropped]
+            self.row_of = [self.row_of[i] for i in index]
+            self.dropped.clear()
+            if index:
+                self._keep(torch.tensor(index))
+
+    @torch.inference_mode()
+    def turn(self, feeds: dict[int, Sequence[int]], limits: dict[int, int]) -> dict[int, Sampled]:
+        self._compact()
+        place = {row: i for i, row in enumerate(self.row_of)}
+        rows = sorted(feeds, key=place.__getitem__)
+        width = max(len(feeds[row]) for row in rows)
+        ids = torch.zeros(len(self.row_of), width, dtype=torch.long)
+        lengths = torch.zeros(len(self.row_of), dtype=torch.long)
+        for row in rows:
+            ids[place[row], : len(feeds[row])] = torch.tensor(feeds[row])
+            lengths[place[row]] = len(feeds[row])
+        draws = np.zeros((len(self.row_of), max(limits[row] for row in rows)))
+        for row in rows:
+            draws[place[row], : limits[row]] = self.streams[row].random(limits[row])
+        budget = torch.zeros(len(self.row_of), dtype=torch.long)
+        budget[[place[row] for row in rows]] = torch.tensor([limits[row] for row in rows])
+        out_ids, out_lp, counts = self._decode(self._forward(ids, lengths), torch.from_numpy(draws), budget)
+        return {row: Sampled(out_ids[place[row], : counts[place[row]]].tolist(), out_lp[place[row], : counts[place[row]]].tolist())
+                for row in rows}
+
+    def _decode(self, logits: Tensor, draws: Tensor, budget: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        steps = draws.shape[1]
+        out_ids = torch.zeros(len(self.row_of), steps, dtype=torch.long)
+        out_lp = torch.zeros(len(self.row_of), steps)
+        counts = torch.zeros(len(self.row_of), dtype=torch.long)
+        active = budget > 0
+        for step in range(steps):
+            token, logprob = pick(logits, draws[:, step], self.sampling)
+            out_ids[:, step], out_lp[:, step] = token, logprob
+            counts += active
+            finishing = (token == self.stop_id) | (counts >= budget)
+            alive = active & ~finishing
+            if not alive.any():
+                self._append_last(token, active)
+                break
+            logits = self._forward(token[:, None], active.long())
+            active = alive
+        return out_ids, out_lp.clamp_(max=0), counts
+
+    def _append_last(self, token: Tensor, active: Tensor) -> None:
+        """The last sampled tokens belong in the cache too: the next turn attends to them."""
+        self._forward(token[:, None], active.long())

@@ -1,0 +1,48 @@
+"""The laptop tokenizer: names are single tokens, digits are split, byte-level BPE on the rest; saved as a normal HF tokenizer.
+
+A name is the same id wherever it stands (after a space, a slash or a quote), so that copying a name is copying one token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+SYSTEM, USER, ASSISTANT, END, PAD = "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
+SPECIALS = (PAD, END, SYSTEM, USER, ASSISTANT)
+CHAT_TEMPLATE = (
+    "{%- for m in messages -%}"
+    "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+# digits alone, letters with the space before them, newlines alone, runs of other marks
+_SPLIT = Regex(r"\d| ?[A-Za-z]+|\n| ?[^\sA-Za-z\d]+|\s")
+
+
+def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train on `texts` (the pretraining corpus: instructions, commands, observations) with `names` masked out.
+
+    The same texts give the same tokenizer, byte for byte.
+    """
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(_SPLIT, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIALS])
+    core.add_tokens([AddedToken(n, single_word=True, normalized=False) for n in names])
+    known = set(names)
+    masked = (" ".join(w for w in _words(text) if w.strip() not in known) for text in texts)
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size - len(names), special_tokens=list(SPECIALS), show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), min_frequency=2)
+    core.train_from_iterator(masked, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END, pad_token=PAD, chat_template=CHAT_TEMPLATE,
+                                   clean_up_tokenization_spaces=False, model_max_length=1 << 20)
+
+
+def _words(text: str) -> list[str]:
+    import re
+
+    return re.findall(r"[A-Za-z]+|[^A-Za-z]+", text)

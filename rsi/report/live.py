@@ -1,0 +1,37 @@
+"""Per-step training metrics through DVCLive, written so that a resumed stage leaves the same files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dvclive import Live
+
+from rsi.persist import WorkDir
+
+_SHOWN = ("reward", "strict", "progress", "failed_share", "explained_variance", "value_loss", "kl", "clip_fraction", "entropy", "logprob_gap", "turns",
+          "action_tokens", "truncated", "invalid")
+
+
+class LiveLog:
+    """Rows of one stage; after a kill the rows kept in `work` are logged again, then logging goes on."""
+
+    def __init__(self, path: Path, work: WorkDir):
+        self.path, self.work = path, work
+
+    def __enter__(self) -> LiveLog:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.live = Live(str(self.path), save_dvc_exp=False, dvcyaml=None, report=None, monitor_system=False)
+        state = self.work.load("ppo.pt")
+        for row in state["log"] if state else []:
+            self.row(row)
+        return self
+
+    def row(self, row: dict) -> None:
+        for name in _SHOWN:
+            if row[name] == row[name]:
+                self.live.log_metric(name, round(float(row[name]), 8))
+        self.live.next_step()
+
+    def __exit__(self, *exc) -> None:
+        self.live.end()

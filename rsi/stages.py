@@ -1,0 +1,204 @@
+"""The pipeline's stages as functions: typed parameters in, artifacts under data/ out. A notebook calls one and shows what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch
+
+from rsi import paths
+from rsi.harness.engine import RolloutConfig
+from rsi.harness.episode import Episode
+from rsi.harness.pool import RolloutPool
+from rsi.harness.store import read_episodes, write_episodes
+from rsi.params import Params
+from rsi.persist import WorkDir
+from rsi.policy.model import LoraConfig, Policy, load_format, load_policy, save_policy
+from rsi.policy.sampling import Sampling
+from rsi.tasks.load import load_suite
+from rsi.tasks.task import Task
+
+
+def rollout_config(params: Params) -> RolloutConfig:
+    r = params.rollout
+    return RolloutConfig(r.context, r.max_turns, r.turn_tokens, r.observation_chars, r.command_timeout_s)
+
+
+def rollout_pool(params: Params) -> RolloutPool:
+    torch.set_num_threads(1)
+    return RolloutPool(params.rollout.workers, params.rollout.sandbox, params.rollout.chunk)
+
+
+def write_json(path: Path, value: object) -> Path:
+    """Small results, sorted and rounded to what is meaningful, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + f".part{os.getpid()}")
+    part.write_text(json.dumps(_rounded(value), indent=1, sort_keys=True, allow_nan=False) + "\n")
+    os.replace(part, path)
+    return path
+
+
+def _rounded(value):
+    """Floats to 8 digits; NaN becomes null, which JSON can hold and no reader takes for a number."""
+    if isinstance(value, float):
+        return round(value, 8) if value == value and abs(value) != float("inf") else None
+    if isinstance(value, dict):
+        return {str(k): _rounded(v) for k, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def make_tasks(params: Params) -> dict[str, int]:
+    """Write the training pool and the evaluation suites as Harbor directories. Returns tasks a suite."""
+    from rsi.tasks.suites import make_suite
+
+    counts = {}
+    wanted = {key: suite for key, suite in params.tasks.suites.items() if suite.path is None}
+    for key, suite in wanted.items():
+        out = paths.tasks(key)
+        shutil.rmtree(out, ignore_errors=True)
+        counts[key] = len(make_suite(suite.name, params.tasks.seed, out, suite.limit))
+    if params.tasks.pool_path is None:
+        shutil.rmtree(paths.tasks("pool"), ignore_errors=True)
+        counts["pool"] = len(make_suite("pool", params.tasks.seed, paths.tasks("pool"), params.tasks.pool))
+    return counts
+
+
+def pool_tasks(params: Params) -> list[Task]:
+    return load_suite(params.tasks.pool_path or paths.tasks("pool"))
+
+
+def suite_tasks(params: Params, key: str) -> list[Task]:
+    """The tasks of suite `key`. A path to real tasks in params.yaml replaces the stand-in."""
+    suite = params.tasks.suites[key]
+    tasks = load_suite(suite.path or paths.tasks(key))
+    return tasks[: suite.limit] if suite.limit else tasks
+
+
+def make_corpus(params: Params) -> list[Episode]:
+    """Run the pretraining corpus in sandboxes; writes the transcripts and the tokenizer."""
+    from rsi.base.corpus import run_corpus, save_format
+
+    work = WorkDir("corpus", params.corpus.model_dump(), params.rollout.model_dump())
+    with rollout_pool(params) as pool:
+        episodes, fmt = run_corpus(params.corpus.transcripts, params.corpus.seed, params.corpus.vocab, pool, rollout_config(params), work)
+    write_episodes(paths.episodes("corpus"), episodes)
+    save_format(fmt, paths.DATA / "checkpoints" / "tokenizer")
+    work.discard()
+    return episodes
+
+
+def make_base(params: Params) -> list[dict]:
+    """Pretrain Base, or take the local model that params.yaml names. Returns the loss curve (empty for a given model)."""
+    from rsi.base.pretrain import pretrain
+    from rsi.tasks.words import WORDS
+
+    torch.set_num_threads(1)
+    if params.base.path is not None:
+        save_policy(load_policy(params.base.path), paths.actor("base"))
+        curve: list[dict] = []
+    else:
+        source = paths.episodes("corpus")
+        work = WorkDir("base", params.base.model_dump(mode="json"), params.rollout.context, source)
+        policy, curve = pretrain(read_episodes(source), load_format(paths.DATA / "checkpoints" / "tokenizer"), params.base, params.rollout.context, WORDS, work)
+        save_policy(policy, paths.actor("base"))
+        work.discard()
+    write_json(paths.result("stages/base.json"), {"curve": curve[:: max(1, len(curve) // 200)]})
+    return curve
+
+
+def open_policy(params: Params, path: Path, work: WorkDir) -> tuple[Policy, Path]:
+    """The policy to train and the checkpoint that workers sample from: with LoRA switched on, one that holds the adapter."""
+    if params.lora.enabled and not (path / "adapter_config.json").is_file():
+        policy = load_policy(path, LoraConfig(params.lora.rank, params.lora.alpha))
+        save_policy(policy, work.path / "with-adapter")
+        return policy, work.path / "with-adapter"
+    return load_policy(path), path
+
+
+def make_rsr(params: Params, cycle: int, seed: int) -> dict:
+    """RSR-`cycle`: discovery, rewriting, execution, SFT. Returns the stage's yields."""
+    from rsi.rsr import make_planner
+    from rsi.rsr.stage import run_rsr
+    from rsi.rpr.stage import choose
+    from rsi.tasks.words import WORDS
+
+    stage = f"rsr{cycle}"
+    source = paths.actor(paths.PARENT[stage], seed)
+    work = WorkDir(paths.run_name(stage, seed), params.rsr.model_dump(), params.rollout.model_dump(), params.lora.model_dump(), params.tasks.model_dump(mode="json"), source)
+    policy, ref = open_policy(params, source, work)
+    planner, judge = make_planner(params.rsr)
+    tasks = choose(pool_tasks(params), params.rsr.tasks, (seed, stage, "tasks"))
+    with rollout_pool(params) as pool:
+        kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), params.rsr, planner, judge,
+                                               stage=stage, seed=seed, work=work, words=WORDS)
+    write_episodes(paths.episodes(paths.run_name(stage, seed)), episodes)
+    write_episodes(paths.episodes(paths.run_name(stage, seed) + "-kept"), kept)
+    save_policy(policy, paths.actor(stage, seed))
+    summary = {"yield": found.as_dict(), "loss": curve}
+    write_json(paths.result(f"stages/{paths.run_name(stage, seed)}.json"), summary)
+    work.discard()
+    return summary
+
+
+def make_rpr(params: Params, stage: str, seed: int) -> dict:
+    """RPR-1, RPR-2 or direct PPO from Base (`stage`). Returns calibration and the per-step log."""
+    from rsi.report.live import LiveLog
+    from rsi.rewards.rewards import family_scales, make_reward
+    from rsi.rpr.critic import critic_from_actor, load_critic, save_critic
+    from rsi.rpr.stage import Trainer, ppo_config, run_rpr
+
+    source = paths.actor(paths.PARENT[stage], seed)
+    inherited = paths.critic("rpr1", seed) if stage == "rpr2" else None
+    work = WorkDir(paths.run_name(stage, seed), stage, params.rpr.model_dump(), params.reward.model_dump(), params.rollout.model_dump(), params.lora.model_dump(),
+                   params.tasks.model_dump(mode="json"), source, *([inherited] if inherited else []))
+    policy, ref = open_policy(params, source, work)
+    tasks = pool_tasks(params)
+    totals: dict[str, list[int]] = {}
+    for t in tasks:
+        totals.setdefault(t.family, []).append(sum(not c.holds_before for c in t.checks))
+    kind = params.reward.rpr2 if stage == "rpr2" else params.reward.rpr1 if stage == "rpr1" else params.reward.direct
+    reward = make_reward(kind, beta=params.reward.beta, scales=family_scales(totals))
+    critic = load_critic(inherited) if inherited else critic_from_actor(policy, params.rpr.critic_head, seed)
+    lr = params.rpr.actor_lr_cycle2 if stage == "rpr2" else params.rpr.actor_lr
+    calibration = (params.rpr.recalibration_episodes, params.rpr.recalibration_epochs) if inherited else (params.rpr.warmup_episodes, params.rpr.warmup_epochs)
+    trainer = Trainer(policy, critic, ppo_config(params.rpr, lr), reward)
+    with rollout_pool(params) as pool, LiveLog(paths.live(stage, seed), work) as log:
+        episodes, summary = run_rpr(tasks, ref, trainer, pool, rollout_config(params), params.rpr, calibration=calibration, stage=stage, seed=seed, work=work,
+                                    on_step=log.row)
+    summary["reward"] = kind
+    write_episodes(paths.episodes(paths.run_name(stage, seed)), episodes)
+    save_policy(policy, paths.actor(stage, seed))
+    save_critic(critic, paths.critic(stage, seed), made_from=str(inherited or source))
+    write_json(paths.result(f"stages/{paths.run_name(stage, seed)}.json"), summary)
+    work.discard()
+    return summary
+
+
+def make_evaluation(params: Params, stage: str, seed: int | None) -> list[Episode]:
+    """All suites for one checkpoint: at the paper's sampling, and the four main suites at temperature 1."""
+    from rsi.harness.evaluate import evaluate
+    from rsi.params import FOUR
+
+    e, actor = params.eval, paths.actor(stage, seed)
+    name = paths.run_name(stage, seed)
+    work = WorkDir(f"eval-{name}", e.model_dump(), params.rollout.model_dump(), params.tasks.model_dump(mode="json"), actor)
+    cold, warm = Sampling(e.temperature, e.top_p, e.top_k), Sampling(e.warm_temperature)
+    run = {"stage": name, "seed": seed or 0, "work": work}
+    episodes: list[Episode] = []
+    with rollout_pool(params) as pool:
+        for key in params.tasks.suites:
+            tasks = suite_tasks(params, key)
+            attempts = e.long_attempts if key == "lhtb" else e.attempts
+            episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), cold, attempts, name=f"{key}-cold", **run), key, e.temperature)
+            if key in FOUR and e.warm_attempts:
+                episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), warm, e.warm_attempts, name=f"{key}-warm", **run), key, e.warm_temperature)
+    write_episodes(paths.episodes(f"eval-{name}"), episodes)
+    work.discard()
+    return episodes
+
+
+def tagged(episodes: list[Episode], suite: str, temperature: float) -> list[Episode]:
+    return [e.with_(suite=suite, extra={**e.extra, "temperature": temperature}) for e in episodes]
