@@ -10,6 +10,7 @@ from pathlib import Path
 from rsi.sandbox.protocol import SandboxError
 
 DROPPED_ID = 64321  # a number no distribution hands out; root becomes this user before bubblewrap starts
+BOOT = "import sys; sys.path.append('/.boot'); from inner.main import main; main()"
 INNER = Path(__file__).parent / "inner"
 HOST_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 HOST_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
@@ -63,7 +64,7 @@ def inner_python() -> tuple[str, list[str]]:
 
 
 def bwrap_command(boot_fds: dict[str, int]) -> list[str]:
-    """argv for bubblewrap. boot_fds: {file name: descriptor} of the programs copied to /.boot and removed at start."""
+    """argv for bubblewrap. boot_fds: {file name: descriptor} of the programs copied to /.boot/inner and removed at start."""
     python, python_mounts = inner_python()
     command = [str(bwrap_path()), "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
                "--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--hostname", "sandbox",
@@ -78,5 +79,5 @@ def bwrap_command(boot_fds: dict[str, int]) -> list[str]:
         command += ["--ro-bind-try", name, name]
     command += ["--proc", "/proc", "--dev", "/dev", *python_mounts]
     for name, fd in boot_fds.items():
-        command += ["--file", str(fd), f"/.boot/{name}"]
-    return [*command, "--chdir", "/", "--", python, "-I", "-S", "-B", "/.boot"]
+        command += ["--file", str(fd), f"/.boot/inner/{name}"]
+    return [*command, "--chdir", "/", "--", python, "-I", "-S", "-B", "-c", BOOT]

@@ -7,7 +7,7 @@ import socket
 import struct
 from fcntl import ioctl
 
-import kernel
+from . import kernel
 
 STATUS_FD, COMMAND_FD = 61, 62  # out of the way of what scripts open by number
 SHELL = ["bash", "--noprofile", "--norc", "--noediting", "-i"]

@@ -12,9 +12,7 @@ import resource
 import signal
 import socket
 
-import agent
-import kernel
-import verifier
+from . import agent, kernel, verifier
 
 EPISODE = kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -31,9 +29,9 @@ def furnish() -> None:
     for name, text in ETC.items():
         with open("/etc/" + name, "w") as f:
             f.write(text)
-    for name in os.listdir("/.boot"):
-        os.unlink("/.boot/" + name)
-    os.rmdir("/.boot")
+    for name in os.listdir("/.boot/inner"):
+        os.unlink("/.boot/inner/" + name)
+    os.removedirs("/.boot/inner")
     if os.path.isdir("/.python"):
         kernel.umount("/.python")
         os.rmdir("/.python")
@@ -113,7 +111,3 @@ def main() -> None:
             control.send(str(error).encode())
         for fd in fds:
             os.close(fd)
-
-
-if __name__ == "__main__":
-    main()

@@ -7,8 +7,7 @@ import stat
 import struct
 from time import monotonic as now
 
-import agent
-import kernel
+from . import agent, kernel
 
 REPORTS = ("reward.json", "reward.txt", "ctrf.json")
 MAX_REPORT, TAIL = 1 << 22, 2048
