@@ -1,4 +1,4 @@
-"""Chains: dependent steps on one small set of files. The files are simulated here, so the checks know the right content.
+"""Chains: dependent steps on one small set of files, which is simulated here, so that the checks know it.
 
 Every step uses what the setup or an earlier step made. The state at the end decides: the step that touched a file last
 has the final check on its content, earlier ones have intermediate checks on what is left of their work.
@@ -22,7 +22,11 @@ class _File:
     last: int = 0
     """The step that touched the content or the place last; 0 is the setup."""
     fixed: bool = False
-    """A link leads here or an archive holds it: it must not move."""
+    """A link leads here: it must not move."""
+    by_name: bool = False
+    """The order of its lines depends on the names in it."""
+    cut_by_name: bool = False
+    """Even which lines it has depends on names. No clause picks a word from it, so that renaming changes no choice."""
 
 
 @dataclass
@@ -59,10 +63,11 @@ class _World:
             return None
         return fits[-1] if self.rng.random() < 0.6 else self.rng.choice(fits)
 
-    def new(self, lines: list[str]) -> _File | None:
+    def new(self, lines: list[str], *sources: _File) -> _File | None:
         if len(self.files) >= MAX_FILES:
             return None
-        f = _File(self.names.file(), list(lines), self.k)
+        f = _File(self.names.file(), list(lines), self.k, by_name=any(s.by_name for s in sources),
+                  cut_by_name=any(s.cut_by_name for s in sources))
         self.files.append(f)
         return f
 
@@ -86,7 +91,7 @@ def _append(w: _World) -> _Made | None:
 
 
 def _copy(w: _World) -> _Made | None:
-    if (f := w.pick()) is None or (g := w.new(f.lines)) is None:
+    if (f := w.pick()) is None or (g := w.new(f.lines, f)) is None:
         return None
     return _Made("copy", f"copy the file {f.path} to the new file {g.path}", f"cp {f.path} {g.path}",
                  f"mv {f.path} {g.path}", "cp", "the old one stays", g)
@@ -94,8 +99,9 @@ def _copy(w: _World) -> _Made | None:
 
 def _sort(w: _World) -> _Made | None:
     f = w.pick(lambda f: len(f.lines) > 1)
-    if f is None or (g := w.new(sorted(f.lines))) is None:
+    if f is None or (g := w.new(sorted(f.lines), f)) is None:
         return None
+    g.by_name = True
     return _Made("sort", f"sort the lines of {f.path} into the file {g.path}", f"sort {f.path} > {g.path}",
                  f"sort {f.path}", "sort with >", "the lines go into the file", g)
 
@@ -112,25 +118,27 @@ def _head(w: _World) -> _Made | None:
     if f is None:
         return None
     n = w.rng.randint(2, len(f.lines) - 1)
-    if (g := w.new(f.lines[:n])) is None:
+    if (g := w.new(f.lines[:n], f)) is None:
         return None
+    g.cut_by_name |= f.by_name
     return _Made("head", f"write the first {n} lines of {f.path} into the file {g.path}",
-                 f"head -n {n} {f.path} > {g.path}", f"head {f.path} > {g.path}", "head -n", "give the number of lines", g)
+                 f"head -n {n} {f.path} > {g.path}", f"head {f.path} > {g.path}", "head -n",
+                 "give the number of lines", g)
 
 
 def _both(w: _World) -> _Made | None:
     f, g = w.pick(), w.pick()
-    if f is None or f is g or len(f.lines) + len(g.lines) > 7 or (h := w.new(f.lines + g.lines)) is None:
+    if f is None or f is g or len(f.lines) + len(g.lines) > 7 or (h := w.new(f.lines + g.lines, f, g)) is None:
         return None
     return _Made("both", f"put the lines of {f.path} and then of {g.path} into the file {h.path}",
                  f"cat {f.path} {g.path} > {h.path}", f"cat {f.path} > {h.path}", "cat with >", "both in this order", h)
 
 
 def _replace(w: _World) -> _Made | None:
-    f = w.pick(lambda f: f.lines[0].isalpha())
+    f = w.pick(lambda f: not f.cut_by_name and any(x.isalpha() for x in f.lines))
     if f is None:
         return None
-    old, new = w.rng.choice([x for x in f.lines if x.isalpha()]), w.names.word()
+    old, new = w.rng.choice(w.names.oldest_first(x for x in f.lines if x.isalpha())), w.names.word()
     f.lines = [new if x == old else x for x in f.lines]
     f.last = w.k
     return _Made("replace", f"replace {old} by {new} in the file {f.path}", f"sed -i 's/{old}/{new}/' {f.path}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Check:
-    """One named condition in bash, evaluated in /app by the verifier. The functions of `rsi.tasks.verifier` may be used."""
+    """One named condition in bash, evaluated in /app by the verifier with the functions of `rsi.tasks.verifier`."""
 
     name: str
     test: str
@@ -59,10 +59,15 @@ class Names:
     def __init__(self, rng: random.Random, mapping: Mapping[str, str] | None = None) -> None:
         mapping = mapping or {}
         self._left = [mapping.get(w, w) for w in rng.sample(WORDS, len(WORDS))]
+        self._rank = {w: -i for i, w in enumerate(self._left)}
 
     def word(self) -> str:
         """A fresh word. Raises IndexError when the pool is used up."""
         return self._left.pop()
+
+    def oldest_first(self, words: Iterable[str]) -> list[str]:
+        """The words in the order in which they were handed out, which no renaming changes."""
+        return sorted(words, key=self._rank.__getitem__)
 
     def words(self, n: int) -> list[str]:
         return [self.word() for _ in range(n)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, count
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,8 @@ from rsi.tasks.families.held_out import distractor
 from rsi.tasks.families.reconstruct import HELD_OUT_PROGRAMS, PROGRAMS, TRAIN_PROGRAMS, reconstruct
 from rsi.tasks.load import TaskError, load_task
 from rsi.tasks.step import Names, Step
-from rsi.tasks.write import TaskFiles, assemble
+from rsi.tasks.words import WORDS
+from rsi.tasks.write import TaskFiles, assemble, instruction_of
 
 HELD_OUT_GROUPS: tuple[tuple[str, ...], ...] = (
     ("mkdir", "config", "commit", "checksum"),
@@ -107,7 +108,7 @@ def _pool(rng: random.Random, names: Names, i: int) -> Made:
 
 
 def _corpus(rng: random.Random, names: Names, i: int) -> Made:
-    """As the pool, with longer chains and the families that the pool never has: a pretraining corpus knows all tools."""
+    """As the pool, with longer chains and the families that the pool never has: pretraining knows all tools."""
     kind = rng.choices(("one", "held-out", "two", "three", "chain", "swr"), (34, 10, 22, 8, 21, 5))[0]
     if kind == "held-out":
         return _singles(rng, names, [rng.choice(sorted(HELD_OUT_FAMILIES))]), ""
@@ -133,36 +134,39 @@ SUITES: dict[str, tuple[int, Side, Callable[[random.Random, Names, int], Made]]]
 """name: (size, side, how task number i is made)."""
 
 
-def _make(origin: tuple[str, int, int, int], mapping: Mapping[str, str] | None = None, suffix: str = "") -> TaskFiles:
+def _steps(origin: tuple[str, int, int, int], mapping: Mapping[str, str] | None = None) -> Made:
     name, seed, index, attempt = origin
-    _, where, make = SUITES[name]
     key = hashlib.sha256(f"{name}/{seed}/{index}/{attempt}".encode()).digest()
     rng = random.Random(int.from_bytes(key[:8], "big"))
-    steps, note = make(rng, Names(rng, mapping), index)
-    return assemble(f"{name}-{index:04d}{suffix}", steps, origin, guide=where != "evaluation", note=note,
-                    renamed=mapping)
+    return SUITES[name][2](rng, Names(rng, mapping), index)
+
+
+def _assemble(origin: tuple[str, int, int, int], made: Made, suffix: str = "", renamed: Mapping[str, str] | None = None
+              ) -> TaskFiles:
+    name, _, index, _ = origin
+    return assemble(f"{name}-{index:04d}{suffix}", made[0], origin, guide=SUITES[name][1] != "evaluation", note=made[1],
+                    renamed=renamed)
 
 
 def stream(name: str, seed: int = 0) -> Iterator[TaskFiles]:
     """The tasks of a suite without end, each instruction once.
 
-    Raises TaskError for an unknown suite.
+    Raises TaskError for an unknown suite, and where no new instruction is found any more.
     """
-    if name not in SUITES:
-        raise TaskError(f"no suite {name!r}: choose one of {', '.join(SUITES)}")
+    size(name)
     where = SUITES[name][1]
     seen: set[str] = set()
-    index = 0
-    while True:
+    for index in count():
         for attempt in range(1000):
-            task = _make((name, seed, index, attempt))
-            if side(task.instruction) == where and task.instruction not in seen:
+            origin = (name, seed, index, attempt)
+            made = _steps(origin)
+            instruction = instruction_of(*made)
+            if side(instruction) == where and instruction not in seen:
                 break
         else:
             raise TaskError(f"suite {name!r}: no new instruction for task {index} in 1000 tries; ask for fewer tasks")
-        seen.add(task.instruction)
-        yield task
-        index += 1
+        seen.add(instruction)
+        yield _assemble(origin, made)
 
 
 def generate(name: str, seed: int = 0, limit: int | None = None) -> list[TaskFiles]:
@@ -215,10 +219,13 @@ def rename(task: TaskFiles | Path, mapping: Mapping[str, str]) -> TaskFiles:
     else:
         origin, before = task.origin, task.renamed
     full = permutation(mapping)
-    full = {w: full.get(v, v) for w, v in permutation(before).items()}
-    tag = hashlib.sha256(repr(sorted(full.items())).encode()).hexdigest()[:8]
-    renamed = _make(origin, {w: v for w, v in sorted(full.items()) if w != v}, f"-r{tag}")
-    if side(renamed.instruction) != (where := SUITES[origin[0]][1]) and "evaluation" in (where, side(renamed.instruction)):
+    first = permutation(before)
+    after = {w: full.get(first.get(w, w), first.get(w, w)) for w in WORDS}
+    moved = {w: v for w, v in after.items() if w != v}
+    tag = hashlib.sha256(repr(moved).encode()).hexdigest()[:8]
+    renamed = _assemble(origin, _steps(origin, moved), f"-r{tag}", moved)
+    sides = {side(renamed.instruction), SUITES[origin[0]][1]}
+    if len(sides) > 1 and "evaluation" in sides:
         raise TaskError(f"{renamed.id}: under these names the task crosses between training and evaluation; use others")
     return renamed
 
@@ -226,8 +233,6 @@ def rename(task: TaskFiles | Path, mapping: Mapping[str, str]) -> TaskFiles:
 def permutation(mapping: Mapping[str, str]) -> dict[str, str]:
     """`mapping` closed to a permutation: each chain a → b → c that ends in c gets c → a. Raises TaskError if it is not
     one-to-one or names a word outside the pool."""
-    from rsi.tasks.words import WORDS
-
     if len(set(mapping.values())) != len(mapping) or not {*mapping, *mapping.values()} <= set(WORDS):
         raise TaskError("a renaming must be one-to-one over words of rsi.tasks.words.WORDS")
     full = dict(mapping)

@@ -1,4 +1,4 @@
-"""tests/test.sh: one line per named check, bash builtins wherever possible (a verification costs a few milliseconds)."""
+"""tests/test.sh: one line per named check, bash builtins wherever possible (a few milliseconds each)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ committed() { git -C "$1" cat-file -e "HEAD:$2" 2> /dev/null; }
 """
 
 END = r"""[[ -d /logs/verifier ]] || mkdir -p /logs/verifier
-printf '{"results":{"tool":{"name":"bash"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
-  "$total" "$passed" "$((total - passed))" "$tests" > /logs/verifier/ctrf.json
+summary="\"tests\":$total,\"passed\":$passed,\"failed\":$((total - passed)),\"pending\":0,\"skipped\":0,\"other\":0"
+printf '{"results":{"tool":{"name":"bash"},"summary":{%s,"start":0,"stop":0},"tests":[%s]}}\n' \
+  "$summary" "$tests" > /logs/verifier/ctrf.json
 printf '{"reward": %d, "passed": %d, "total": %d}\n' "$reward" "$passed" "$total" > /logs/verifier/reward.json
 exit 0
 """

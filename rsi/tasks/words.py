@@ -4,8 +4,7 @@ No word is part of another one or of a word of the clauses and commands (held by
 tokenized as one token, without touching anything else.
 """
 
-WORDS: tuple[str, ...] = tuple(
-    """
+_TEXT = """
 acorn almond amber anchor apricot april arrow aspen august aurora autumn badger bagel baker bamboo banana
 barley basalt basil basket beach bean beet berlin birch bison bottle bread breeze bronze bucket burger butter
 button cabbage cactus cairo camel candle canvas canyon carpet carrot cashew castle cedar celery chapel cheese
@@ -20,9 +19,9 @@ oslo otter oven paddle palm pancake panda papaya paris parrot parsley pasta peac
 peony pepper piano pigeon pillow pilot pirate pizza planet plough plum pluto pocket poet polo poplar poppy
 potato prairie puffin pumpkin quartz queen quilt radish raven ribbon river robin rocket ruby rudder rugby
 saddle saffron sailor salad salmon sandal saturn scarf shovel shrimp silver snow soccer soup spinach spoon
-spring squash squid statue storm sugar summit sunday swamp sword taco tailor tennis tent thimble thyme tiger
+spring squash squid statue storm sugar summit sunday swamp sword taco tailor tennis thimble thyme tiger
 titan tokyo tomato topaz torch tornado trout trumpet tulip tundra tunnel turnip turret uranus valley vanilla
 vase velvet venus vienna violet violin viper volcano waffle wagon wallet walnut walrus wheat whistle willow
 window winter wizard zebra zinc
-""".split()
-)
+"""
+WORDS: tuple[str, ...] = tuple(_TEXT.split())

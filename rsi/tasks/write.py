@@ -73,7 +73,7 @@ def assemble(
     note: str = "",
     renamed: Mapping[str, str] | None = None,
 ) -> TaskFiles:
-    """Make the files of one task. `guide`: write hint, solution and flaw of each step into task.toml, for training only.
+    """Make the files of one task. `guide`: write hint, solution and flaw of each step into task.toml (training only).
 
     A step without a clause (a distractor) only adds its setup and checks.
     """

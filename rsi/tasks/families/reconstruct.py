@@ -1,14 +1,31 @@
-"""Software reconstruction: write a small program from examples of its input and output; hidden examples decide."""
+"""Software reconstruction: write a small program from examples of its input and output. Hidden examples decide."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from rsi.tasks.step import Action, Check, Names, Step, put
 
-STREAM = {"sort": "sort", "down": "sort -r", "once": "sort -u", "turn": "tac", "first": "head -n 2", "last": "tail -n 1",
-          "drop": "grep -v {w}"}
-LINE = {"upper": "tr a-z A-Z", "letters": "rev", "column": "cut -d ' ' -f 2", "dash": "tr ' ' -", "count": "wc -l"}
+Lines = list[str]
+
+STREAM: dict[str, tuple[str, Callable[[Lines, str], Lines]]] = {
+    "sort": ("sort", lambda x, w: sorted(x)),
+    "down": ("sort -r", lambda x, w: sorted(x, reverse=True)),
+    "once": ("sort -u", lambda x, w: sorted(set(x))),
+    "rest": ("tail -n +2", lambda x, w: x[1:]),
+    "first": ("head -n 2", lambda x, w: x[:2]),
+    "last": ("tail -n 1", lambda x, w: x[-1:]),
+    "drop": ("grep -v {w}", lambda x, w: [y for y in x if w not in y]),
+}
+LINE: dict[str, tuple[str, Callable[[Lines, str], Lines]]] = {
+    "upper": ("tr a-z A-Z", lambda x, w: [y.upper() for y in x]),
+    "letters": ("rev", lambda x, w: [y[::-1] for y in x]),
+    "column": ("cut -d ' ' -f 2", lambda x, w: [y.split(" ")[1] for y in x]),
+    "dash": ("tr ' ' -", lambda x, w: [y.replace(" ", "-") for y in x]),
+    "count": ("wc -l", lambda x, w: [str(len(x))]),
+}
+"""name: (command with {w} for the dropped word, the same in Python)."""
 
 PROGRAMS: tuple[tuple[str, ...], ...] = tuple((p,) for p in STREAM | LINE)
 # A count of sorted, turned or cut lines shows nothing of the first half, so only two compositions count.
@@ -17,17 +34,16 @@ HELD_OUT_PROGRAMS: tuple[tuple[str, ...], ...] = tuple(_PAIRS[::2])
 """Compositions that only the evaluation suite has."""
 TRAIN_PROGRAMS: tuple[tuple[str, ...], ...] = tuple(_PAIRS[1::2])
 
-# Runs a program of the agent in the verifier. RLIMIT_FSIZE 0 keeps it from writing files. The inner substitution, not
-# the outer one, waits for whatever the program leaves running, and ends with the time limit.
+# `runs PROGRAM INPUT...` sets OUT to the outputs of an agent's program, `maps I LINE...` compares one of them.
+# RLIMIT_FSIZE 0 keeps the program from writing files. The substitution inside, which the time limit ends, waits for
+# whatever the program leaves running; the one outside does not.
 FUNCTIONS = r"""
-maps() {
-  local f=$1 program=$2 out want; shift 2
-  [[ -f $f ]] || return 1
-  want=$(printf '%s\n' "$@" | eval "$program")
-  out=$(ulimit -f 0; printf '%s\n' "$@" | timeout -s KILL 2 env -i PATH=/usr/bin:/bin LC_ALL=C \
-    bash -c 'o=$(bash "$0" 2> /dev/null); printf %s "$o"' "$f" 2> /dev/null)
-  [[ $out == "$want" ]]
+runs() {
+  OUT=(); [[ -f $1 ]] || return 1
+  mapfile -d $'\x1e' -t OUT < <(ulimit -f 0; timeout -s KILL 3 bash -c '
+    p=$0; for x; do o=$(printf "%s\n" "$x" | bash "$p" 2> /dev/null); printf "%s\x1e" "$o"; done' "$@" 2> /dev/null)
 }
+maps() { local IFS=$'\n' i=$1; shift; [[ ${OUT[i]} == "$*" ]]; }
 """
 
 
@@ -42,15 +58,18 @@ def _sample(names: Names, rng: random.Random, w: str) -> list[str]:
 def reconstruct(rng: random.Random, names: Names, program: tuple[str, ...]) -> Step:
     """The step for one program: names of `STREAM` or `LINE`, piped in this order."""
     s, d, w = names.file("sh"), names.word(), names.word()
-    command = " | ".join((STREAM | LINE)[p] for p in program).format(w=w)
+    parts = [(STREAM | LINE)[p] for p in program]
+    command = " | ".join(c for c, _ in parts).format(w=w)
     samples = [_sample(names, rng, w) for _ in range(4)]
-    setup = "\n".join(
-        [f"mkdir {d}"]
-        + [put(f"{d}/{i}.in", *x) + f"\n{{ {command}; }} < {d}/{i}.in > {d}/{i}.out"
-           for i, x in enumerate(samples[:2], 1)])
-    quoted = command.replace("'", "'\\''")
-    runs = [f"maps {s} '{quoted}' " + " ".join(f"'{line}'" for line in x) for x in samples]
-    kinds = ("intermediate", "intermediate", "final", "final")
+    outputs = []
+    for lines in samples:
+        for _, function in parts:
+            lines = function(lines, w)
+        outputs.append(lines)
+    setup = "\n".join([f"mkdir {d}"] + [f"{put(f'{d}/{i}.in', *samples[i - 1])}\n{put(f'{d}/{i}.out', *outputs[i - 1])}"
+                                        for i in (1, 2)])
+    inputs = " ".join("$'" + "\\n".join(x) + "'" for x in samples[1:])
+    maps = [f"maps {i} " + " ".join(f"'{line}'" for line in x) for i, x in enumerate(outputs[1:])]
     return Step(
         "reconstruct",
         f"write the script {s} that turns each .in file of {d} into its .out file",
@@ -59,7 +78,7 @@ def reconstruct(rng: random.Random, names: Names, program: tuple[str, ...]) -> S
         (Action(f"echo cat > {s}", "write the script"),),
         "cat an example, then echo the command into the script",
         (Check("script", f"[[ -f {s} ]]", "intermediate"),
-         *(Check(n, run, kind) for n, run, kind in zip(("example-1", "example-2", "hidden-1", "hidden-2"), runs, kinds,
-                                                       strict=True))),
+         Check("example", f"runs {s} {inputs}; {maps[0]}", "intermediate"),
+         Check("hidden-1", maps[1]), Check("hidden-2", maps[2])),
         functions=FUNCTIONS,
     )
