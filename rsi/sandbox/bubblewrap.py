@@ -31,19 +31,30 @@ class BubblewrapSandbox:
     the descriptors held here are closed in any other way."""
 
     def __init__(self, room: Room, memory_mb: int = MEMORY_MB, storage_mb: int = STORAGE_MB) -> None:
-        self._room, self._key, self._closed = room, room.new_id(), False
-        self._sizes = (memory_mb, storage_mb)
-        self._wire, theirs = _wire()
+        self._room, self._closed = room, False
         self._task: Task | None = None
+        self._spawn(memory_mb, storage_mb)
+
+    def _spawn(self, memory_mb: int, storage_mb: int) -> None:
+        self._key, self._sizes = self._room.new_id(), (memory_mb, storage_mb)
+        self._wire, theirs = _wire()
         try:
-            room.ask({"op": "spawn", "id": self._key, "env": AGENT_ENV, "processes": MAX_PROCESSES, "memory": memory_mb << 20,
-                      "file_size": storage_mb << 20, "storage": storage_mb << 20, "inodes": INODES}, theirs)
+            self._room.ask({"op": "spawn", "id": self._key, "env": AGENT_ENV, "processes": MAX_PROCESSES,
+                            "memory": memory_mb << 20, "file_size": storage_mb << 20, "storage": storage_mb << 20,
+                            "inodes": INODES}, theirs)
             self._wire.send(init_line("/app"))
         except SandboxError as error:
             self._wire.dead = str(error)
         finally:
             for fd in theirs:
                 os.close(fd)
+
+    def _fit(self, task: Task) -> None:
+        """What was started ahead has the usual sizes; a task that wants others gets a new start."""
+        self._task = task
+        if self._sizes != (task.memory_mb, task.storage_mb) and not self._closed:
+            self._end()
+            self._spawn(task.memory_mb, task.storage_mb)
 
     def open(self, task: Task) -> None:
         """Run the task's setup script. Raises SandboxError when it fails or the sandbox does not start."""
@@ -71,6 +82,9 @@ class BubblewrapSandbox:
             return
         self._closed = True
         self._wire.dead = self._wire.dead or "the sandbox is closed"
+        self._end()
+
+    def _end(self) -> None:
         self._wire.close()  # PID 1 ends at this; the request is for a PID 1 that does not
         with contextlib.suppress(SandboxError):
             self._room.ask({"op": "close", "id": self._key}, [])
@@ -134,7 +148,8 @@ def open_many(sandboxes: Sequence[BubblewrapSandbox], tasks: Sequence[Task]) -> 
     for script, line in (("setup.sh", RUN_APART), ("start.sh", RUN_QUIETLY)):
         jobs = {}
         for i, (sandbox, task) in enumerate(zip(sandboxes, tasks, strict=True)):
-            sandbox._task = task
+            if script == "setup.sh":
+                sandbox._fit(task)
             path: Path = task.path / "environment" / script
             if errors[i] is None and (script == "setup.sh" or path.exists()):
                 text = path.read_bytes() if path.exists() else b""

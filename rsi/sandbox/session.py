@@ -23,7 +23,7 @@ from rsi.sandbox.protocol import CommandResult, SandboxError
 WIDTH = 8  # shells that work at the same time: more only adds switching on a small machine
 TIMEOUT_CODE = 124  # as timeout(1)
 # Seconds after the time limit: Ctrl-C, then kill what the command started, then the shell too, then give up.
-STAGES = ((0.0, b"I"), (0.25, b"KI"), (0.6, b"W"), (4.0, b""))
+STAGES = ((0.0, b"I"), (0.5, b"KI"), (2.0, b"W"), (10.0, b""))
 RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
 RUN_QUIETLY = b"( . /dev/fd/62 ) </dev/null >/dev/null 2>&1\n"
 SYNC = b"builtin printf 'Y\\0' >&61\n"
@@ -33,8 +33,8 @@ def init_line(cwd: str) -> bytes:
     """First line of every shell: errors to the output pipe, no prompt, no history, a status message before each prompt."""
     return (
         "exec 2>&1; set +o history +H; unset HISTFILE MAILCHECK; PS1= PS2=; "
-        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"$PWD\"; } 2>/dev/null >&61'; "
-        "trap '{ builtin printf \"E%s\\0\" \"$PWD\"; } 2>/dev/null >&61' EXIT; "
+        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"${PWD-}\"; } 2>/dev/null >&61'; "
+        "trap '{ builtin printf \"E%s\\0\" \"${PWD-}\"; } 2>/dev/null >&61' EXIT; "
         f"builtin cd -- {shlex.quote(cwd)} 2>/dev/null\n"
     ).encode(errors="surrogateescape")
 
@@ -144,7 +144,7 @@ class Job:
             self._synced = True
             wire.pending = 1
         elif kind == b"E":
-            wire.cwd = os.fsdecode(body)
+            wire.cwd = os.fsdecode(body) or wire.cwd
         elif kind == b"X":
             self._code = int(body)
             wire.pending = 1
@@ -153,7 +153,7 @@ class Job:
                 wire.send(SYNC)
         elif kind == b"S":
             code, _, cwd = body.partition(b" ")
-            wire.cwd = os.fsdecode(cwd)
+            wire.cwd = os.fsdecode(cwd) or wire.cwd
             wire.pending -= 1
             if wire.pending > 0 or not self._synced:
                 return
