@@ -31,7 +31,10 @@ class _File:
 
 @dataclass
 class _Made:
-    """What one step does: clause, reference, flaw, hint, the file it is about and further final conditions."""
+    """What one step does: clause, reference, flaw, hint, the file it is about and further final conditions.
+
+    `line`: what it wrote. `source`: a file that must stay.
+    """
 
     op: str
     clause: str
@@ -41,6 +44,7 @@ class _Made:
     note: str
     file: _File | None = None
     line: str = ""
+    source: _File | None = None
     final: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -94,7 +98,7 @@ def _copy(w: _World) -> _Made | None:
     if (f := w.pick()) is None or (g := w.new(f.lines, f)) is None:
         return None
     return _Made("copy", f"copy the file {f.path} to the new file {g.path}", f"cp {f.path} {g.path}",
-                 f"mv {f.path} {g.path}", "cp", "the old one stays", g)
+                 f"mv {f.path} {g.path}", "cp", "the old one stays", g, source=f)
 
 
 def _sort(w: _World) -> _Made | None:
@@ -229,7 +233,9 @@ def chain(rng: random.Random, names: Names, n: int) -> list[Step]:
 def _checks(k: int, m: _Made, before: dict[str, list[str]]) -> tuple[Check, ...]:
     """The step's checks against the state at the end. `before`: the files of the setup."""
     checks = [Check(name, test) for name, test in m.final]
-    f = m.file
+    f, source = m.file, m.source
+    if source is not None:
+        checks.append(Check("kept", f"[[ -f {source.path} ]]", holds_before=source.path in before))
     if f is not None and f.last == k:
         checks += [Check("file", f"[[ -f {f.path} ]]", "intermediate", f.path in before),
                    Check("content", same(f.path, *f.lines), holds_before=before.get(f.path) == f.lines)]

@@ -47,25 +47,38 @@ maps() { local IFS=$'\n' i=$1; shift; [[ ${OUT[i]} == "$*" ]]; }
 """
 
 
-def _sample(names: Names, rng: random.Random, w: str) -> list[str]:
-    """Four lines of two words: one line twice, one with the word that `drop` removes."""
-    a, b, c = (f"{names.word()} {names.word()}" for _ in range(3))
-    lines = [a, b, a, f"{w} {c.split()[0]}"]
+def _run(program: tuple[str, ...], lines: Lines, word: str) -> Lines:
+    for part in program:
+        lines = (STREAM | LINE)[part][1](lines, word)
+    return lines
+
+
+def _sample(rng: random.Random, names: Names, word: str) -> Lines:
+    """Four lines of two words: one line twice, and two lines whose common word is the one that `drop` looks for."""
+    a, b, c, d = names.words(4)
+    lines = [f"{a} {b}", f"{a} {b}", f"{word} {c}", f"{d} {word}"]
     rng.shuffle(lines)
+    return lines
+
+
+def _telling(rng: random.Random, lines: Lines, program: tuple[str, ...], word: str) -> Lines:
+    """The lines in an order in which no other program gives the same output, as far as there is one."""
+    others = [p for p in PROGRAMS + HELD_OUT_PROGRAMS + TRAIN_PROGRAMS if p != program]
+    for _ in range(50):
+        output = _run(program, lines, word)
+        if all(_run(p, lines, word) != output for p in others):
+            break
+        rng.shuffle(lines)
     return lines
 
 
 def reconstruct(rng: random.Random, names: Names, program: tuple[str, ...]) -> Step:
     """The step for one program: names of `STREAM` or `LINE`, piped in this order."""
     s, d, w = names.file("sh"), names.word(), names.word()
-    parts = [(STREAM | LINE)[p] for p in program]
-    command = " | ".join(c for c, _ in parts).format(w=w)
-    samples = [_sample(names, rng, w) for _ in range(4)]
-    outputs = []
-    for lines in samples:
-        for _, function in parts:
-            lines = function(lines, w)
-        outputs.append(lines)
+    command = " | ".join((STREAM | LINE)[p][0] for p in program).format(w=w)
+    samples = [_sample(rng, names, w) for _ in range(4)]
+    samples[0] = _telling(rng, samples[0], program, w)
+    outputs = [_run(program, lines, w) for lines in samples]
     setup = "\n".join([f"mkdir {d}"] + [f"{put(f'{d}/{i}.in', *samples[i - 1])}\n{put(f'{d}/{i}.out', *outputs[i - 1])}"
                                         for i in (1, 2)])
     inputs = " ".join("$'" + "\\n".join(x) + "'" for x in samples[1:])
