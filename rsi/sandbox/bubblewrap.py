@@ -12,7 +12,7 @@ from pathlib import Path
 from rsi.sandbox.environment import AGENT_ENV, VERIFIER_ENV
 from rsi.sandbox.protocol import CommandResult, SandboxError, Verdict
 from rsi.sandbox.room import Room, memfd
-from rsi.sandbox.session import RUN_APART, RUN_QUIETLY, WIDTH, Job, Wire, init_line, serve
+from rsi.sandbox.session import RUN_APART, RUN_QUIETLY, WIDTH, Job, Wire, init_line, run_line, serve
 from rsi.sandbox.verdict import invalid, parse_verdict
 from rsi.sandbox.verification import gather, pack_tree
 from rsi.tasks.task import Task
@@ -177,7 +177,8 @@ def run_many(
     sandboxes: Sequence[BubblewrapSandbox], commands: Sequence[str], timeout: float
 ) -> list[CommandResult | SandboxError]:
     """One command in each sandbox, several at a time; a SandboxError in the place of a sandbox that is dead."""
-    jobs = [Job(s._wire, c.encode(errors="surrogateescape"), timeout) for s, c in zip(sandboxes, commands, strict=True)]
+    texts = [command.encode(errors="surrogateescape") for command in commands]
+    jobs = [Job(box._wire, text, timeout, run_line(text)) for box, text in zip(sandboxes, texts, strict=True)]
     serve(jobs)
     return [job.result for job in jobs]
 

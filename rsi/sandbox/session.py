@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shlex
 import socket
@@ -25,15 +26,25 @@ TIMEOUT_CODE = 124  # as timeout(1)
 # Seconds after the time limit: Ctrl-C, then kill what the command started, then the shell too, then give up.
 STAGES = ((0.0, b"I"), (0.5, b"KI"), (2.0, b"W"), (10.0, b""))
 RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
+# An unclosed `$(` corrupts the memory of an interactive bash 5.2, which then dies at some later command. So text with
+# one is parsed in another bash first; the alternative, a shell per command, would keep no state.
+RUN_CHECKED = b"BASH_ENV= /bin/bash -O extglob -n /dev/fd/62 </dev/null && . /dev/fd/62 </dev/null\n"
+SUBSTITUTION = re.compile(rb"[$<>]\(")
 RUN_QUIETLY = b"( . /dev/fd/62 ) </dev/null >/dev/null 2>&1\n"
 SYNC = b"builtin printf 'Y\\0' >&61\n"
+
+
+def run_line(script: bytes) -> bytes:
+    """The line that makes the shell run this text."""
+    return RUN_CHECKED if SUBSTITUTION.search(script) else RUN
 
 
 def init_line(cwd: str) -> bytes:
     """First line of every shell: errors to the output pipe, no prompt, no history, a status message before each prompt."""
     return (
         "exec 2>&1; set +o history +H; unset HISTFILE MAILCHECK; PS1= PS2=; "
-        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"${PWD-}\"; } 2>/dev/null >&61'; "
+        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"${PWD-}\"; builtin read -r __; "
+        "builtin printf \"P%s\\0\" \"$__\"; } 2>/dev/null >&61 </proc/loadavg'; "
         "trap '{ builtin printf \"E%s\\0\" \"${PWD-}\"; } 2>/dev/null >&61' EXIT; "
         f"builtin cd -- {shlex.quote(cwd)} 2>/dev/null\n"
     ).encode(errors="surrogateescape")
@@ -49,6 +60,7 @@ class Wire:
     control: socket.socket
     cwd: str = "/app"
     unread: bytes = b""
+    last_pid: int = 0  # as of the last status: what is numbered above it, the running command started
     pending: int = 1  # status messages still to come before the next command's own (the first prompt's)
     dead: str = ""
 
@@ -72,15 +84,17 @@ class Job:
     wire: Wire
     script: bytes
     timeout: float
-    line: bytes = RUN
+    line: bytes
     result: CommandResult | SandboxError | None = None
     _out: Capped = field(default_factory=Capped)
     _code: int | None = None  # set when the shell itself ended (exit, exec, set -e)
+    _status: int = 0
     _stage: int = 0
     _acks: int = 0
     _synced: bool = True
     _swept: bool = False
     _started: float = 0.0
+    _last_pid: int = 0
     _limit: float = 0.0
     deadline: float = 0.0
 
@@ -89,7 +103,7 @@ class Job:
         wire = self.wire
         if wire.dead:
             raise SandboxError(wire.dead)
-        self._started = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._started, self._last_pid = time.clock_gettime(time.CLOCK_BOOTTIME), wire.last_pid
         self._limit = self.deadline = time.monotonic() + self.timeout
         try:
             os.ftruncate(wire.text, 0)
@@ -111,7 +125,7 @@ class Job:
 
     def _order(self, letter: bytes) -> None:
         with contextlib.suppress(OSError):
-            self.wire.control.sendall(letter + struct.pack("d", self._started))
+            self.wire.control.sendall(letter + struct.pack("di", self._started, self._last_pid))
             self._acks += 1
 
     def on_output(self) -> None:
@@ -154,6 +168,9 @@ class Job:
         elif kind == b"S":
             code, _, cwd = body.partition(b" ")
             wire.cwd = os.fsdecode(cwd) or wire.cwd
+            self._status = int(code)
+        elif kind == b"P":  # the end of a status: /proc/loadavg, whose last field is the last process id given out
+            wire.last_pid = int(body.split()[-1])
             wire.pending -= 1
             if wire.pending > 0 or not self._synced:
                 return
@@ -162,7 +179,7 @@ class Job:
                 self._swept, self._synced = True, False
                 self._order(b"K")
             else:
-                self._end(int(code))
+                self._end(self._status)
 
     def _end(self, code: int) -> None:
         """Drain what was printed before the status, but no more than a pipe holds: a background job may never stop."""

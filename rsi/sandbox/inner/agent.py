@@ -12,6 +12,7 @@ from . import kernel
 STATUS_FD, COMMAND_FD = 61, 62  # out of the way of what scripts open by number
 SHELL = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
 DEFAULTS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1]
+ORDER = 1 + struct.calcsize("di")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -47,8 +48,11 @@ def spawn_shell(sock: int, out: int, text: int, env: dict) -> int:
     return os.posix_spawn("/bin/bash", SHELL, env, file_actions=actions, setsid=True, setsigdef=DEFAULTS, setsigmask=[])
 
 
-def new_processes(shell: int, since: float) -> list:
-    """Processes that the running command started: younger than it, and not below an older background job."""
+def new_processes(shell: int, since: float, last_pid: int) -> list:
+    """Processes that the running command started: younger than it, and not below an older background job.
+
+    The kernel tells start times in ticks of 10 ms only; within the command's first tick the process ids decide.
+    """
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -57,7 +61,7 @@ def new_processes(shell: int, since: float) -> list:
                     fields = f.read().rpartition(")")[2].split()
             except OSError:
                 continue
-            table[int(name)] = (int(fields[1]), int(fields[19]) >= int(since * TICKS))
+            table[int(name)] = (int(fields[1]), (int(fields[19]), int(name)) > (int(since * TICKS), last_pid))
 
     def started_by_command(pid: int) -> bool:
         while pid not in (0, 1, shell):
@@ -82,11 +86,12 @@ def kill_all() -> None:
 
 
 def obey(order: bytes, shell: int) -> None:
-    """An order is a letter and the command's start: I interrupt, K kill what it started, W kill its shell as well."""
-    stage, since = order[:1], struct.unpack("d", order[1:9])[0]
+    """An order is a letter, the command's start and the last process id before it: I interrupt, K kill what the command
+    started, W kill its shell as well."""
+    stage, (since, last_pid) = order[:1], struct.unpack("di", order[1:])
     if stage in b"KW":
         for _ in range(50):  # a fork bomb needs several sweeps
-            victims = new_processes(shell, since)
+            victims = new_processes(shell, since, last_pid)
             for pid in victims:
                 kill(pid, signal.SIGKILL)
             if not victims or stage == b"W":
@@ -106,8 +111,8 @@ def supervise(control: int, sock: int, out: int, text: int, env: dict) -> None:
     while True:
         ready = {fd for fd, _ in poll.poll()}
         if control in ready:
-            order = os.read(control, 9)
-            if len(order) < 9:  # the host closed the episode
+            order = os.read(control, ORDER)
+            if len(order) < ORDER:  # the host closed the episode
                 return
             obey(order, shell)
             os.write(sock, b"A\0")
