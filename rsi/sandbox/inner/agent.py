@@ -6,6 +6,7 @@ import signal
 import socket
 import struct
 from fcntl import ioctl
+from time import sleep
 
 from . import kernel
 
@@ -27,11 +28,12 @@ def build(request: dict) -> None:
     kernel.map_root()
     loopback_up()
     kernel.mount("tmpfs", "/app", "tmpfs", safe, "size=%d,nr_inodes=%d,mode=755" % (request["storage"], request["inodes"]))
+    umask = os.umask(0)
     for part, target, mode in (("tmp", "/tmp", 0o1777), ("home", "/root", 0o700), ("vartmp", "/var/tmp", 0o1777),
                                ("shm", "/dev/shm", 0o1777), ("run", "/run", 0o755), ("app", "/app", 0o755)):
-        os.mkdir("/app/" + part)
-        os.chmod("/app/" + part, mode)
+        os.mkdir("/app/" + part, mode)
         kernel.mount("/app/" + part, target, "", kernel.MS_BIND)
+    os.umask(umask)
     kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     private_proc()
     os.chdir("/app")
@@ -60,6 +62,8 @@ def new_processes(shell: int, since: float, last_pid: int) -> list:
                 with open("/proc/%s/stat" % name) as f:
                     fields = f.read().rpartition(")")[2].split()
             except OSError:
+                continue
+            if fields[0] in "ZX":  # dead already
                 continue
             table[int(name)] = (int(fields[1]), (int(fields[19]), int(name)) > (int(since * TICKS), last_pid))
 
@@ -90,12 +94,13 @@ def obey(order: bytes, shell: int) -> None:
     started, W kill its shell as well."""
     stage, (since, last_pid) = order[:1], struct.unpack("di", order[1:])
     if stage in b"KW":
-        for _ in range(50):  # a fork bomb needs several sweeps
+        for _ in range(500):  # a fork bomb needs several sweeps, and a busy machine lets the killed linger
             victims = new_processes(shell, since, last_pid)
             for pid in victims:
                 kill(pid, signal.SIGKILL)
             if not victims or stage == b"W":
                 break
+            sleep(0.002)
     if stage == b"I":
         kill(-shell, signal.SIGINT)
     if stage == b"W":
