@@ -20,7 +20,13 @@ from rsi.sandbox import make_pool, open_many, run_many, verify_many
 from rsi.tasks.task import CheckSpec, Task
 
 SETUP = 'mkdir -p logs out\nfor i in 1 2 3 4 5; do echo "line $i" > logs/$i.log; done\n'
-COMMANDS = ["ls logs", "cat logs/*.log > all.txt", "wc -l all.txt", "sort -r all.txt > out/sorted.txt", "head -n 2 out/sorted.txt"]
+COMMANDS = [
+    "ls logs",
+    "cat logs/*.log > all.txt",
+    "wc -l all.txt",
+    "sort -r all.txt > out/sorted.txt",
+    "head -n 2 out/sorted.txt",
+]
 TEST = """read -r first < out/sorted.txt
 [[ $first == "line 5" ]] && s=passed r=1 || s=failed r=0
 echo '{"results":{"tests":[{"name":"sorted","status":"'$s'"}]}}' > /logs/verifier/ctrf.json
@@ -36,7 +42,7 @@ def make_task(root: Path) -> Task:
 
 
 class CpuMeter:
-    """CPU time of this process and everything it started. A cgroup also counts what was killed without being waited for."""
+    """CPU time of this process and everything it started. A cgroup also counts what nobody waited for."""
 
     def __init__(self) -> None:
         self._usage, self.how = None, "getrusage (misses what was killed unreaped)"
@@ -89,7 +95,7 @@ def main(episodes: int = 192, batch: int = 32) -> dict:
         time.sleep(0.3)
         done = episodes // batch * batch
         total, wall = (meter.ms() - before) / done, (time.perf_counter() - started - 0.3) / done * 1000
-        script = "\n".join(["cd \"$1\"", SETUP, *COMMANDS, TEST.replace("/logs/verifier", "$1")])
+        script = "\n".join(['cd "$1"', SETUP, *COMMANDS, TEST.replace("/logs/verifier", "$1")])
         before = meter.ms()
         for i in range(done):
             place = Path(folder, f"bare{i}")
@@ -97,9 +103,15 @@ def main(episodes: int = 192, batch: int = 32) -> dict:
             subprocess.run(["bash", "-c", script, "bash", str(place)], check=True, stdout=subprocess.DEVNULL)
         bare = (meter.ms() - before) / done
     meter.close()
-    return {"episodes": done, "at_once": batch, "cpu_ms_per_episode": round(total, 2), "wall_ms_per_episode": round(wall, 2),
-            "bare_bash_cpu_ms": round(bare, 2), "measured_by": meter.how,
-            "phases_cpu_wall_ms": {k: [round(c / done, 2), round(w / done, 2)] for k, (c, w) in phases.items()}}
+    return {
+        "episodes": done,
+        "at_once": batch,
+        "cpu_ms_per_episode": round(total, 2),
+        "wall_ms_per_episode": round(wall, 2),
+        "bare_bash_cpu_ms": round(bare, 2),
+        "measured_by": meter.how,
+        "phases_cpu_wall_ms": {k: [round(c / done, 2), round(w / done, 2)] for k, (c, w) in phases.items()},
+    }
 
 
 if __name__ == "__main__":

@@ -9,8 +9,17 @@ from rsi.sandbox.protocol import CommandResult, Sandbox, SandboxError, Verdict
 # name: module with a SandboxPool and open_many, run_many, verify_many
 SANDBOXES = {"bubblewrap": "rsi.sandbox.bubblewrap"}
 
-__all__ = ["SANDBOXES", "CommandResult", "Sandbox", "SandboxError", "Verdict", "make_pool", "open_many", "run_many",
-           "verify_many"]
+__all__ = [
+    "SANDBOXES",
+    "CommandResult",
+    "Sandbox",
+    "SandboxError",
+    "Verdict",
+    "make_pool",
+    "open_many",
+    "run_many",
+    "verify_many",
+]
 
 
 def make_pool(name: str = "bubblewrap", limit: int = 96):

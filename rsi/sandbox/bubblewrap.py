@@ -39,9 +39,19 @@ class BubblewrapSandbox:
         self._key, self._sizes = self._room.new_id(), (memory_mb, storage_mb)
         self._wire, theirs = _wire()
         try:
-            self._room.ask({"op": "spawn", "id": self._key, "env": AGENT_ENV, "processes": MAX_PROCESSES,
-                            "memory": memory_mb << 20, "file_size": storage_mb << 20, "storage": storage_mb << 20,
-                            "inodes": INODES}, theirs)
+            self._room.ask(
+                {
+                    "op": "spawn",
+                    "id": self._key,
+                    "env": AGENT_ENV,
+                    "processes": MAX_PROCESSES,
+                    "memory": memory_mb << 20,
+                    "file_size": storage_mb << 20,
+                    "storage": storage_mb << 20,
+                    "inodes": INODES,
+                },
+                theirs,
+            )
             self._wire.send(init_line("/app"))
         except SandboxError as error:
             self._wire.dead = str(error)
@@ -65,11 +75,11 @@ class BubblewrapSandbox:
         return _raise(run_many([self], [command], timeout)[0])
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file as the agent would (relative to /app). Raises OSError for the path, SandboxError for the sandbox."""
+        """Write a file as the agent would, relative to /app. Raises OSError for the path, SandboxError otherwise."""
         self._transfer("put", path, data)
 
     def get(self, path: str) -> bytes:
-        """Read a regular file as the agent would. Raises OSError for the path, SandboxError for the sandbox."""
+        """Read a regular file as the agent would. Raises OSError for the path, SandboxError otherwise."""
         return self._transfer("get", path, b"")[1] or b""
 
     def verify(self, *, final: bool = True) -> Verdict:
@@ -113,8 +123,14 @@ class BubblewrapSandbox:
             tests = pack_tree(task.tests_dir)
         except OSError as error:
             raise SandboxError(f"cannot read the tests: {error}") from error
-        request = {"op": "verify", "env": VERIFIER_ENV, "timeout": task.verifier_timeout_s, "processes": VERIFIER_PROCESSES,
-                   "memory": max(task.memory_mb, MEMORY_MB) << 20, "file_size": max(task.storage_mb, STORAGE_MB) << 20}
+        request = {
+            "op": "verify",
+            "env": VERIFIER_ENV,
+            "timeout": task.verifier_timeout_s,
+            "processes": VERIFIER_PROCESSES,
+            "memory": max(task.memory_mb, MEMORY_MB) << 20,
+            "file_size": max(task.storage_mb, STORAGE_MB) << 20,
+        }
         return self._request(request, tests), task.verifier_timeout_s
 
     def _transfer(self, op: str, path: str, data: bytes) -> list[bytes | None]:
@@ -160,7 +176,8 @@ def open_many(sandboxes: Sequence[BubblewrapSandbox], tasks: Sequence[Task]) -> 
             if isinstance(result, SandboxError):
                 errors[i] = _explain(sandboxes[i], result)
             elif result.exit_code != 0:
-                errors[i] = SandboxError(f"{script} of {tasks[i].id} exited {result.exit_code}: {result.output[-500:].strip()}")
+                words = result.output[-500:].strip()
+                errors[i] = SandboxError(f"{script} of {tasks[i].id} exited {result.exit_code}: {words}")
     return errors
 
 

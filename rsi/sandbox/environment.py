@@ -23,10 +23,24 @@ _COMMON = {
     "GIT_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
 }
-_ADVICE = ("detachedHead", "addEmbeddedRepo", "addIgnoredFile", "addEmptyPathspec", "statusHints", "skippedCherryPicks",
-           "mergeConflict", "pushUpdateRejected", "waitingForEditor")
-_GIT = {"init.defaultBranch": "main", "safe.directory": "*", "gc.auto": "0", "maintenance.auto": "false",
-        **{f"advice.{name}": "false" for name in _ADVICE}}
+_ADVICE = (
+    "detachedHead",
+    "addEmbeddedRepo",
+    "addIgnoredFile",
+    "addEmptyPathspec",
+    "statusHints",
+    "skippedCherryPicks",
+    "mergeConflict",
+    "pushUpdateRejected",
+    "waitingForEditor",
+)
+_GIT = {
+    "init.defaultBranch": "main",
+    "safe.directory": "*",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    **{f"advice.{name}": "false" for name in _ADVICE},
+}
 # In the verifier a repository of the agent's must not run programs of the agent's choosing.
 _GIT_VERIFIER = {**_GIT, "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 
@@ -41,5 +55,14 @@ def _git(config: dict[str, str]) -> dict[str, str]:
 
 AGENT_ENV = {**_COMMON, **_git(_GIT), "HOME": "/root", "USER": "root", "SHELL": "/bin/bash"}
 # The agent owns /root, /tmp and /app: no start-up file, module or plugin from there may decide the verdict.
-VERIFIER_ENV = {**_COMMON, **_git(_GIT_VERIFIER), "HOME": "/logs/home", "TMPDIR": "/logs/tmp", "USER": "root",
-                "SHELL": "/bin/bash", "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+VERIFIER_ENV = {
+    **_COMMON,
+    **_git(_GIT_VERIFIER),
+    "HOME": "/logs/home",
+    "TMPDIR": "/logs/tmp",
+    "USER": "root",
+    "SHELL": "/bin/bash",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}

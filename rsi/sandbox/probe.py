@@ -10,20 +10,28 @@ from rsi.sandbox.launch import DROPPED_ID, bwrap_path, inner_python
 from rsi.sandbox.protocol import SandboxError
 from rsi.sandbox.room import Room
 
-IN_DOCKER = "inside Docker start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
-APPARMOR = ("Ubuntu's AppArmor restricts user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, "
-            "or install bubblewrap with a profile for its path")
+IN_DOCKER = (
+    "inside Docker start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+)
+RAISE_LIMIT = "sysctl -w user.max_user_namespaces=15000 (and its siblings)"
+APPARMOR = (
+    "Ubuntu's AppArmor restricts user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, "
+    "or install bubblewrap with a profile for its path"
+)
 # What bubblewrap (or the kernel, through the room) says, why, and what helps. First match counts.
 CAUSES = (
-    ("No permissions to creat", "user namespaces are off, or a container's seccomp profile refuses them",
-     f"sysctl -w kernel.unprivileged_userns_clone=1; {IN_DOCKER}"),
+    (
+        "No permissions to creat",
+        "user namespaces are off, or a container's seccomp profile refuses them",
+        f"sysctl -w kernel.unprivileged_userns_clone=1; {IN_DOCKER}",
+    ),
     ("setting up uid map: Permission denied", "user namespaces have no rights here", APPARMOR),
     ("Failed RTM_NEWADDR", "user namespaces have no rights here", APPARMOR),
     ("Can't mount proc", "a container with masked /proc", IN_DOCKER),
     ("mount proc /proc: Operation not permitted", "a container with masked /proc", IN_DOCKER),
     ("pivot_root: Operation not permitted", "a container with SYS_ADMIN but the default seccomp profile", IN_DOCKER),
-    ("_namespaces exceeded", "the limit on namespaces is 0", "sysctl -w user.max_user_namespaces=15000 (and its siblings)"),
-    ("No space left on device", "the limit on namespaces is reached", "sysctl -w user.max_user_namespaces=15000 (and its siblings)"),
+    ("_namespaces exceeded", "the limit on namespaces is 0", RAISE_LIMIT),
+    ("No space left on device", "the limit on namespaces is reached", RAISE_LIMIT),
     ("clone: Operation not permitted", "a second level of user namespaces is refused", APPARMOR),
     ("No module named", "the Python inside the room lacks part of its standard library", "apt-get install python3"),
 )
@@ -34,7 +42,7 @@ def explain(words: str) -> SandboxError:
     for said, cause, remedy in CAUSES:
         if said in words:
             return SandboxError(f"no sandbox on this machine: {cause} ({words.strip()}). Remedy: {remedy}")
-    return SandboxError(f"no sandbox on this machine: {words.strip()}. Remedy: unknown; bubblewrap must be able to start")
+    return SandboxError(f"no sandbox on this machine: {words.strip()}. Remedy: unknown; bubblewrap must start")
 
 
 @cache
@@ -62,7 +70,8 @@ def probe() -> None:
 
 def describe() -> dict[str, str]:
     """What a doctor command shows. Never raises."""
-    facts = {"kernel": platform.release(), "user": f"root, dropped to {DROPPED_ID}" if os.geteuid() == 0 else str(os.geteuid())}
+    user = f"root, dropped to {DROPPED_ID}" if os.geteuid() == 0 else str(os.geteuid())
+    facts = {"kernel": platform.release(), "user": user}
     for name, fact in (("bubblewrap", bwrap_path), ("inner python", lambda: inner_python()[0]), ("sandbox", probe)):
         try:
             facts[name] = str(fact() or "works")

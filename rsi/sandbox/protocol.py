@@ -9,12 +9,12 @@ from rsi.tasks.task import Task
 
 
 class SandboxError(RuntimeError):
-    """The sandbox itself failed (could not start, died, lost its supervisor). Infrastructure, never the agent's fault."""
+    """The sandbox itself failed (could not start, died, lost its shell). Infrastructure, never the agent's fault."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What one command did. `output` is stdout and stderr in order, capped (head and tail kept), decoded with replacement."""
+    """What one command did. `output`: stdout and stderr in order, capped to head and tail, decoded with replacement."""
 
     exit_code: int
     output: str
@@ -38,7 +38,7 @@ class Verdict:
 
 
 class Sandbox(Protocol):
-    """One episode's machine. State (cwd, environment, background jobs) lives across `run` calls; /app is the start directory."""
+    """One episode's machine. State (cwd, environment, background jobs) lives across `run` calls; it starts in /app."""
 
     def open(self, task: Task) -> None:
         """Build the task's initial state. Raises SandboxError when the setup script fails."""

@@ -27,7 +27,7 @@ def memfd(data: bytes) -> int:
 
 
 class Room:
-    """Starting returns at once; `wait_ready` waits. Must live in a thread that outlives it (--die-with-parent is per thread).
+    """Starting returns at once; `wait_ready` waits. The thread that makes it must outlive it (--die-with-parent).
 
     When this process ends in any way, SIGKILL included, the room's PID namespace and every episode in it end with it.
     """
@@ -42,8 +42,15 @@ class Room:
         try:
             # An empty environment: what is not passed cannot leak.
             self._process = subprocess.Popen(
-                bwrap_command(boot), env={"CONTROL": str(theirs.fileno())}, pass_fds=(theirs.fileno(), *boot.values()),
-                stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors, cwd="/", **drop)
+                bwrap_command(boot),
+                env={"CONTROL": str(theirs.fileno())},
+                pass_fds=(theirs.fileno(), *boot.values()),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                cwd="/",
+                **drop,
+            )
         except OSError as error:
             raise SandboxError(f"cannot start bubblewrap: {error}") from error
         finally:

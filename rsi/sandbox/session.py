@@ -40,12 +40,12 @@ def run_line(script: bytes) -> bytes:
 
 
 def init_line(cwd: str) -> bytes:
-    """First line of every shell: errors to the output pipe, no prompt, no history, a status message before each prompt."""
+    """First line of every shell: errors to the output pipe, no prompt, no history, a status message for each prompt."""
     return (
         "exec 2>&1; set +o history +H; unset HISTFILE MAILCHECK; PS1= PS2=; "
-        "readonly PROMPT_COMMAND='{ builtin printf \"S%s %s\\0\" \"$?\" \"${PWD-}\"; builtin read -r __; "
-        "builtin printf \"P%s\\0\" \"$__\"; } 2>/dev/null >&61 </proc/loadavg'; "
-        "trap '{ builtin printf \"E%s\\0\" \"${PWD-}\"; } 2>/dev/null >&61' EXIT; "
+        'readonly PROMPT_COMMAND=\'{ builtin printf "S%s %s\\0" "$?" "${PWD-}"; builtin read -r __; '
+        'builtin printf "P%s\\0" "$__"; } 2>/dev/null >&61 </proc/loadavg\'; '
+        'trap \'{ builtin printf "E%s\\0" "${PWD-}"; } 2>/dev/null >&61\' EXIT; '
         f"builtin cd -- {shlex.quote(cwd)} 2>/dev/null\n"
     ).encode(errors="surrogateescape")
 
@@ -196,7 +196,7 @@ class Job:
 
 
 def serve(jobs: list[Job]) -> None:
-    """Run all jobs, WIDTH at a time, in one loop. Afterwards every job has its result; a dead sandbox is marked dead."""
+    """Run all jobs, WIDTH at a time, in one loop. Every job then has its result; a dead sandbox is marked dead."""
     waiting, handlers, running = deque(jobs), {}, {}
     with select.epoll() as poll:
 

@@ -1,4 +1,4 @@
-"""From the verifier's files to a verdict. Pure: bytes in, Verdict out. Formats: Harbor's reward.json, reward.txt and CTRF."""
+"""From the verifier's files to a verdict. Pure: bytes in, Verdict out. Formats: Harbor's reward files and CTRF."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _load(data: bytes, kind: str) -> object:
 
 
 def parse_reward(reward_json: bytes | None, reward_txt: bytes | None) -> float:
-    """The scalar reward. reward.json (a number, or an object of numbers with `reward` among them) goes before reward.txt.
+    """The scalar reward. reward.json (a number, or an object of numbers with `reward` in it) goes before reward.txt.
 
     Raises Unreadable for everything that is not one finite number; `true` is not a number.
     """

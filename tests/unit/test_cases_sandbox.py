@@ -92,7 +92,10 @@ def test_case_04_agent_cannot_write_the_reward(start):
     once = sandbox.run("""echo '{"reward":1}' > /logs/verifier/reward.json""", 5)
     assert once.exit_code != 0
     sandbox.run("mkdir -p /logs/verifier", 5)
-    sandbox.run("""while :; do mkdir -p /logs/verifier; echo '{"reward":1}' > /logs/verifier/reward.json; done 2>/dev/null &""", 5)
+    sandbox.run(
+        """while :; do mkdir -p /logs/verifier; echo '{"reward":1}' > /logs/verifier/reward.json; done 2>/dev/null &""",
+        5,
+    )
     for final in (False, True):
         verdict = sandbox.verify(final=final)
         assert (verdict.valid, verdict.strict, verdict.reward) == (True, False, 0.0)
@@ -165,14 +168,15 @@ def test_case_11_undecodable_output(start):
 def test_case_26_proc_sys_is_not_writable(start):
     sandbox = start()
     assert sandbox.run("test -w /proc/sys/kernel/core_pattern", 5).exit_code == 1
-    assert sandbox.run("find /proc/sys -type f -writable 2>/dev/null -print -quit; echo x 2>/dev/null > /proc/sys/kernel/core_pattern",
-                       20).output == ""
+    assert sandbox.run("find /proc/sys -type f -writable -print -quit 2>/dev/null", 20).output == ""
+    assert sandbox.run("(echo x > /proc/sys/kernel/core_pattern) 2>/dev/null", 5).exit_code == 1
     assert sandbox.run("(echo x > /proc/sys/net/ipv4/ip_forward) 2>/dev/null", 5).exit_code == 1
     assert os.stat("/proc/sys/kernel/core_pattern").st_uid == 0
 
 
 def test_reward_and_report_must_agree(start):
     report = json.dumps({"results": {"tests": [{"name": "a", "status": "failed"}]}})
-    sandbox = start(test=f"echo '{report}' > /logs/verifier/ctrf.json\necho 1 > /logs/verifier/reward.txt",
-                    checks=(CheckSpec("a"),))
+    sandbox = start(
+        test=f"echo '{report}' > /logs/verifier/ctrf.json\necho 1 > /logs/verifier/reward.txt", checks=(CheckSpec("a"),)
+    )
     assert "contradict" in sandbox.verify().cause

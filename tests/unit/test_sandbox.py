@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given
@@ -59,16 +58,38 @@ def test_state_lives_across_commands(start):
 def test_exit_exec_and_errexit_are_reported_and_the_directory_kept(start):
     box = start()
     box.run("mkdir -p a/'b c'; cd a", 5)
-    for command, code in (("cd 'b c'; exit 7", 7), ("set -e; false; echo never", 1), ("exec bash -c 'exit 9'", 9),
-                          ("kill -9 $$", 137)):
+    for command, code in (
+        ("cd 'b c'; exit 7", 7),
+        ("set -e; false; echo never", 1),
+        ("exec bash -c 'exit 9'", 9),
+        ("kill -9 $$", 137),
+    ):
         result = box.run(command, 5)
         assert (result.exit_code, result.output, result.timed_out) == (code, "", False), command
         assert box.run("pwd", 5).output == "/app/a/b c\n"
 
 
-@pytest.mark.parametrize("command", ["echo )", "if true; then", "echo 'open", 'echo "$(', "cat <<EOF\nx", "}", "\0\0", "",
-                                     "# only a comment", "false &&", "return 3", "echo \\", "exec 2>/dev/null; nosuch", "x=$(ls",
-                                     "cat <(", 'echo "$(cat <<EOF\nx\n)'])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo )",
+        "if true; then",
+        "echo 'open",
+        'echo "$(',
+        "cat <<EOF\nx",
+        "}",
+        "\0\0",
+        "",
+        "# only a comment",
+        "false &&",
+        "return 3",
+        "echo \\",
+        "exec 2>/dev/null; nosuch",
+        "x=$(ls",
+        "cat <(",
+        'echo "$(cat <<EOF\nx\n)',
+    ],
+)
 def test_no_command_text_breaks_the_session(start, command):
     box = start()
     assert not box.run(command, 3).timed_out
@@ -79,9 +100,20 @@ def test_no_command_text_breaks_the_session(start, command):
 
 def test_the_shell_survives_what_it_is_told(start):
     box = start()
-    for command in ["trap 'echo bye' EXIT", "set -x", "set -u; echo $nosuch", "PROMPT_COMMAND=", "unset PWD", "exec </dev/null",
-                    "printf() { :; }; cd() { :; }; read() { :; }", "shopt -s extdebug", "cat", "read x; echo got $x",
-                    "bash -i -c 'echo inner'", "set -o posix"]:
+    for command in [
+        "trap 'echo bye' EXIT",
+        "set -x",
+        "set -u; echo $nosuch",
+        "PROMPT_COMMAND=",
+        "unset PWD",
+        "exec </dev/null",
+        "printf() { :; }; cd() { :; }; read() { :; }",
+        "shopt -s extdebug",
+        "cat",
+        "read x; echo got $x",
+        "bash -i -c 'echo inner'",
+        "set -o posix",
+    ]:
         result = box.run(command, 3)
         assert not result.timed_out, (command, result)
     assert box.run("set +x; unset -f printf cd read; echo next", 3).output.endswith("next\n")
@@ -104,15 +136,24 @@ def test_kill_everything_is_survived(start):
 
 def test_no_job_messages_pids_or_times(start):
     box = start()
-    outputs = [box.run(c, 5).output for c in ("true & wait", "sleep 0.05 &", "sleep 0.1; jobs", "kill -9 $! 2>/dev/null; ls -l /app")]
+    outputs = [
+        box.run(c, 5).output
+        for c in ("true & wait", "sleep 0.05 &", "sleep 0.1; jobs", "kill -9 $! 2>/dev/null; ls -l /app")
+    ]
     assert "".join(outputs[:2]) == "" and outputs[3] == "total 0\n"
 
 
 def test_timeout_keeps_state_and_earlier_jobs(start):
     box = start()
     box.run("X=kept; sleep 77.001 & ", 5)
-    for command in ("sleep 50; echo no", "while :; do sleep 0.01; done", "(trap '' INT TERM; sleep 50 & wait; sleep 50)",
-                    "timeout 60 sleep 50", "cat /dev/zero > /dev/null", "for i in 1 2 3; do setsid sleep 50 & done; wait"):
+    for command in (
+        "sleep 50; echo no",
+        "while :; do sleep 0.01; done",
+        "(trap '' INT TERM; sleep 50 & wait; sleep 50)",
+        "timeout 60 sleep 50",
+        "cat /dev/zero > /dev/null",
+        "for i in 1 2 3; do setsid sleep 50 & done; wait",
+    ):
         result = box.run(command, 0.3)
         assert (result.exit_code, result.timed_out) == (124, True) and "no" not in result.output, command
         assert box.run("echo $X", 5).output == "kept\n", command
@@ -157,7 +198,9 @@ def test_files(start):
 
 
 def test_git_is_reproducible(start):
-    script = "git init -q r && cd r && echo a > f && git add f && git commit -qm one && git rev-parse HEAD && git branch"
+    script = (
+        "git init -q r && cd r && echo a > f && git add f && git commit -qm one && git rev-parse HEAD && git branch"
+    )
     first = start().run(script, 10)
     assert first.exit_code == 0 and first.output.endswith("* main\n")
     assert start().run(script, 10).output == first.output
@@ -176,11 +219,15 @@ def test_the_agent_never_sees_tests_logs_or_setup(start):
     assert box.run("find / -xdev 2>/dev/null | grep -v spied | sort", 20).output == before
     found = box.run("cat spied; wait", 5).output.replace("/tests:", "").replace("/logs:", "").strip()
     assert found == "" and secret not in before
-    assert box.run("grep -rs --exclude-dir=proc 'needle_''5f1c' /app /tmp /root /var /run /etc /tests /logs", 20).exit_code == 1
+    assert (
+        box.run("grep -rs --exclude-dir=proc 'needle_''5f1c' /app /tmp /root /var /run /etc /tests /logs", 20).exit_code
+        == 1
+    )
 
 
 def test_the_verifier_sees_files_and_servers_but_not_the_agents_environment(start):
-    server = "exec 2>/dev/null; python3 -c \"import socket; s = socket.create_server(('127.0.0.1', 8080))\nwhile 1: s.accept()[0].send(b'pong\\n')\" &"
+    code = "import socket; s = socket.create_server(('127.0.0.1', 8080))\nwhile 1: s.accept()[0].send(b'pong\\n')"
+    server = f'exec 2>/dev/null; python3 -c "{code}" &'
     test = """exec 2>/dev/null
 read -r answer < /dev/tcp/127.0.0.1/8080
 read -r mine < mine.txt
@@ -189,8 +236,11 @@ touch /tests/x && r=0
 echo $r > /logs/verifier/reward.txt
 """
     box = start(test=test)
-    box.run("export EVIL=1 BASH_ENV=/app/evil ENV=/app/evil; echo 'echo 1 > /logs/verifier/reward.txt; exit' > evil; "
-            "cp evil /root/.bashrc; echo data > mine.txt; " + server, 5)
+    box.run(
+        "export EVIL=1 BASH_ENV=/app/evil ENV=/app/evil; echo 'echo 1 > /logs/verifier/reward.txt; exit' > evil; "
+        "cp evil /root/.bashrc; echo data > mine.txt; " + server,
+        5,
+    )
     box.run("for i in $(seq 50); do (: < /dev/tcp/127.0.0.1/8080) && break; sleep 0.05; done", 5)
     assert box.verify(final=False).reward == 1.0
     assert box.verify().reward == 1.0
@@ -239,7 +289,10 @@ def test_host_environment_and_paths_do_not_leak(tmp_path):
         with make_pool() as pool:
             box = pool.take()
             box.open(make_task(tmp_path))
-            text = box.run("env; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ /proc/self/mountinfo /proc/self/cgroup 2>/dev/null", 5).output
+            text = box.run(
+                "env; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ /proc/self/mountinfo /proc/self/cgroup 2>/dev/null",
+                5,
+            ).output
     finally:
         del os.environ["RSI_TEST_SECRET"]
     assert "leak_77aa" not in text and str(tmp_path) not in text and os.getcwd() not in text
@@ -249,18 +302,31 @@ def test_no_network_but_a_localhost_of_its_own(start):
     box = start()
     assert box.run("cat /proc/net/dev | grep -c :", 5).output == "1\n"
     code = "import socket; s = socket.create_server(('127.0.0.1', 9999)); import sys; print('bound')"
-    assert box.run(f'python3 -c "{code}; import time; sys.stdout.flush(); time.sleep(60)" & sleep 0.3', 5).output == "bound\n"
+    assert (
+        box.run(f'python3 -c "{code}; import time; sys.stdout.flush(); time.sleep(60)" & sleep 0.3', 5).output
+        == "bound\n"
+    )
     assert start().run(f'python3 -c "{code}"', 5).output == "bound\n"
     assert box.run("(: < /dev/tcp/1.1.1.1/53) 2>&1", 5).exit_code != 0
 
 
 def test_episodes_do_not_share_anything_writable(start):
     one, two = start(), start()
-    one.run("for d in $(find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null); "
-            "do touch $d/mark_31; done 2>/dev/null", 20)
+    one.run(
+        "for d in $(find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null); "
+        "do touch $d/mark_31; done 2>/dev/null",
+        20,
+    )
     assert one.run("ls /app/mark_31 /dev/shm/mark_31", 5).exit_code == 0
-    assert two.run("find / \\( -path /proc -o -path /usr \\) -prune -o -name mark_31 -print 2>/dev/null", 20).output == ""
-    assert two.run("touch /x /usr/x /etc/x /dev/x /tests/x /logs/x /var/x 2>/dev/null; ls -d /x /*/x 2>/dev/null", 5).output == ""
+    assert (
+        two.run("find / \\( -path /proc -o -path /usr \\) -prune -o -name mark_31 -print 2>/dev/null", 20).output == ""
+    )
+    assert (
+        two.run(
+            "touch /x /usr/x /etc/x /dev/x /tests/x /logs/x /var/x 2>/dev/null; ls -d /x /*/x 2>/dev/null", 5
+        ).output
+        == ""
+    )
 
 
 # ---- the limits
@@ -270,8 +336,11 @@ def test_limits_bind(start):
     box = start(memory_mb=64, storage_mb=8)
     assert box.run("head -c 20M /dev/zero > big; stat -c %s big", 5).output.split()[-1] == str(8 << 20)
     for path in ("/tmp", "/dev/shm", "/root"):
-        assert box.run(f"rm -f big; for i in 1 2 3 4; do head -c 4M /dev/zero > {path}/f$i; done; du -sm {path} | cut -f1; rm {path}/f*",
-                       5).output.split()[-1] in ("7", "8")
+        assert box.run(
+            f"rm -f big; for i in 1 2 3 4; do head -c 4M /dev/zero > {path}/f$i; done; "
+            f"du -sm {path} | cut -f1; rm {path}/f*",
+            5,
+        ).output.split()[-1] in ("7", "8")
     assert "MemoryError" in box.run("python3 -c 'bytearray(200 << 20)' 2>&1", 5).output
     assert box.run("i=0; while echo > n$i; do ((i++)); done 2>/dev/null; echo $i", 20).output.split()[-1].isdigit()
     assert box.run("rm -f n*; ulimit -u 1000 2>/dev/null; ulimit -c", 20).output == "0\n"
@@ -380,14 +449,18 @@ def test_any_bytes_give_a_verdict_and_noise_is_never_zero(reward_json, reward_tx
     assert (verdict.reward is None) == (not verdict.valid)
 
 
-@given(st.dictionaries(st.text(), st.tuples(st.booleans(), st.sampled_from(["intermediate", "final"])), min_size=1),
-       st.booleans())
+@given(
+    st.dictionaries(st.text(), st.tuples(st.booleans(), st.sampled_from(["intermediate", "final"])), min_size=1),
+    st.booleans(),
+)
 def test_strict_is_all_final_checks(checks, honest):
     specs = tuple(CheckSpec(name, kind) for name, (_, kind) in checks.items())
     tests = [{"name": name, "status": "passed" if passed else "failed"} for name, (passed, _) in checks.items()]
     final = [passed for passed, kind in checks.values() if kind == "final"]
     reward = float(all(final)) if honest else float(not all(final))
-    verdict = parse_verdict(json.dumps({"reward": reward}).encode(), None, json.dumps({"results": {"tests": tests}}).encode(), specs)
+    verdict = parse_verdict(
+        json.dumps({"reward": reward}).encode(), None, json.dumps({"results": {"tests": tests}}).encode(), specs
+    )
     if final and not honest:
         assert not verdict.valid and "contradict" in verdict.cause
     else:
@@ -405,7 +478,10 @@ def test_reward_txt_is_a_finite_number_or_invalid(value):
 def test_verdict_corner_cases():
     ctrf = b'{"results":{"tests":[{"name":"a","status":"passed"}]}}'
     assert parse_verdict(b'{"reward": 1, "passed": 3}', b"0", None) == Verdict({}, True, reward=1.0)
-    assert parse_verdict(b"1", None, ctrf, (CheckSpec("a"), CheckSpec("b"))).cause == "a declared check is not in the report: b"
+    assert (
+        parse_verdict(b"1", None, ctrf, (CheckSpec("a"), CheckSpec("b"))).cause
+        == "a declared check is not in the report: b"
+    )
     assert "contradict" in parse_verdict(b"0", None, ctrf, (CheckSpec("a"),)).cause
     assert parse_verdict(b"1", None, b"{}", ()).cause == "the CTRF report is malformed: '{}'"
     assert parse_verdict(b'{"passed": 3}', None, None).cause == """the reward is not a number: '{"passed": 3}'"""

@@ -5,6 +5,7 @@ import select
 import signal
 import socket
 import struct
+from contextlib import suppress
 from fcntl import ioctl
 from time import sleep
 
@@ -27,14 +28,22 @@ def build(request: dict) -> None:
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.map_root()
     loopback_up()
-    kernel.mount("tmpfs", "/app", "tmpfs", safe, "size=%d,nr_inodes=%d,mode=755" % (request["storage"], request["inodes"]))
+    size = f"size={request['storage']},nr_inodes={request['inodes']},mode=755"
+    kernel.mount("tmpfs", "/app", "tmpfs", safe, size)
     umask = os.umask(0)
-    for part, target, mode in (("tmp", "/tmp", 0o1777), ("home", "/root", 0o700), ("vartmp", "/var/tmp", 0o1777),
-                               ("shm", "/dev/shm", 0o1777), ("run", "/run", 0o755), ("app", "/app", 0o755)):
+    for part, target, mode in (
+        ("tmp", "/tmp", 0o1777),
+        ("home", "/root", 0o700),
+        ("vartmp", "/var/tmp", 0o1777),
+        ("shm", "/dev/shm", 0o1777),
+        ("run", "/run", 0o755),
+        ("app", "/app", 0o755),
+    ):
         os.mkdir("/app/" + part, mode)
         kernel.mount("/app/" + part, target, "", kernel.MS_BIND)
     os.umask(umask)
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    terminals = kernel.MS_NOSUID | kernel.MS_NOEXEC
+    kernel.mount("devpts", "/dev/pts", "devpts", terminals, "newinstance,ptmxmode=0666,mode=620")
     private_proc()
     os.chdir("/app")
 
@@ -44,9 +53,13 @@ def private_proc() -> None:
 
 
 def spawn_shell(sock: int, out: int, text: int, env: dict) -> int:
-    actions = [(os.POSIX_SPAWN_DUP2, sock, 0), (os.POSIX_SPAWN_DUP2, out, 1),
-               (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),  # it complains about having no terminal
-               (os.POSIX_SPAWN_DUP2, sock, STATUS_FD), (os.POSIX_SPAWN_DUP2, text, COMMAND_FD)]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, sock, 0),
+        (os.POSIX_SPAWN_DUP2, out, 1),
+        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),  # it complains about having no terminal
+        (os.POSIX_SPAWN_DUP2, sock, STATUS_FD),
+        (os.POSIX_SPAWN_DUP2, text, COMMAND_FD),
+    ]
     return os.posix_spawn("/bin/bash", SHELL, env, file_actions=actions, setsid=True, setsigdef=DEFAULTS, setsigmask=[])
 
 
@@ -59,7 +72,7 @@ def new_processes(shell: int, since: float, last_pid: int) -> list:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open("/proc/%s/stat" % name) as f:
+                with open(f"/proc/{name}/stat") as f:
                     fields = f.read().rpartition(")")[2].split()
             except OSError:
                 continue
@@ -74,14 +87,13 @@ def new_processes(shell: int, since: float, last_pid: int) -> list:
                 return False
             pid = parent
         return True
+
     return [pid for pid in table if pid not in (1, shell) and started_by_command(pid)]
 
 
 def kill(pid: int, sig: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, sig)
-    except ProcessLookupError:
-        pass
 
 
 def kill_all() -> None:

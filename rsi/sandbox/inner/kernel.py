@@ -17,14 +17,68 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32,
 MNT_DETACH = 2
 # clone, clone3 and the audit name of the architecture; then the calls that are refused with EPERM, by number.
 _ARCH = {
-    "x86_64": (56, 435, 0xC000003E, dict(unshare=272, setns=308, mount=165, umount2=166, pivot_root=155, chroot=161,
-               add_key=248, request_key=249, keyctl=250, bpf=321, perf_event_open=298, userfaultfd=323,
-               io_uring_setup=425, open_tree=428, move_mount=429, fsopen=430, fsmount=432, mount_setattr=442,
-               kexec_load=246, init_module=175, finit_module=313, open_by_handle_at=304, quotactl=179, swapon=167)),
-    "aarch64": (220, 435, 0xC00000B7, dict(unshare=97, setns=268, mount=40, umount2=39, pivot_root=41, chroot=51,
-                add_key=217, request_key=218, keyctl=219, bpf=280, perf_event_open=241, userfaultfd=282,
-                io_uring_setup=425, open_tree=428, move_mount=429, fsopen=430, fsmount=432, mount_setattr=442,
-                kexec_load=104, init_module=105, finit_module=273, open_by_handle_at=265, quotactl=60, swapon=224)),
+    "x86_64": (
+        56,
+        435,
+        0xC000003E,
+        dict(
+            unshare=272,
+            setns=308,
+            mount=165,
+            umount2=166,
+            pivot_root=155,
+            chroot=161,
+            add_key=248,
+            request_key=249,
+            keyctl=250,
+            bpf=321,
+            perf_event_open=298,
+            userfaultfd=323,
+            io_uring_setup=425,
+            open_tree=428,
+            move_mount=429,
+            fsopen=430,
+            fsmount=432,
+            mount_setattr=442,
+            kexec_load=246,
+            init_module=175,
+            finit_module=313,
+            open_by_handle_at=304,
+            quotactl=179,
+            swapon=167,
+        ),
+    ),
+    "aarch64": (
+        220,
+        435,
+        0xC00000B7,
+        dict(
+            unshare=97,
+            setns=268,
+            mount=40,
+            umount2=39,
+            pivot_root=41,
+            chroot=51,
+            add_key=217,
+            request_key=218,
+            keyctl=219,
+            bpf=280,
+            perf_event_open=241,
+            userfaultfd=282,
+            io_uring_setup=425,
+            open_tree=428,
+            move_mount=429,
+            fsopen=430,
+            fsmount=432,
+            mount_setattr=442,
+            kexec_load=104,
+            init_module=105,
+            finit_module=273,
+            open_by_handle_at=265,
+            quotactl=60,
+            swapon=224,
+        ),
+    ),
 }
 if platform.machine() not in _ARCH:
     raise OSError(errno.ENOSYS, f"no seccomp table for {platform.machine()}")
@@ -83,10 +137,16 @@ def child_events() -> int:
 
 def limit(processes: int, memory: int, file_size: int) -> None:
     """Hard limits. Since Linux 5.14 the process count is one per user namespace, so one per sandbox."""
-    for kind, value in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_DATA, memory),
-                        (resource.RLIMIT_FSIZE, file_size), (resource.RLIMIT_CORE, 0),
-                        (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_MEMLOCK, 65536),
-                        (resource.RLIMIT_SIGPENDING, 1024), (resource.RLIMIT_MSGQUEUE, 0)):
+    for kind, value in (
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, file_size),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_MEMLOCK, 65536),
+        (resource.RLIMIT_SIGPENDING, 1024),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
@@ -94,8 +154,10 @@ def limit(processes: int, memory: int, file_size: int) -> None:
 
 def _filter() -> bytes:
     """The seccomp program: other architectures and clone3 do not exist, namespaces and mounts are refused."""
+
     def op(code: int, jt: int, jf: int, k: int) -> bytes:
         return struct.pack("HBBI", code, jt, jf, k)
+
     load, equal, above, bits, ret = 0x20, 0x15, 0x35, 0x45, 0x06
     allow = op(ret, 0, 0, 0x7FFF0000)
     refuse, missing = op(ret, 0, 0, 0x50000 | errno.EPERM), op(ret, 0, 0, 0x50000 | errno.ENOSYS)
@@ -107,8 +169,19 @@ def _filter() -> bytes:
         program += [op(equal, 0, 1, number), refuse]
     ioctl = 16 if _AUDIT_ARCH == 0xC000003E else 29
     # ioctl(TIOCSTI | TIOCLINUX) types into a terminal; clone with any namespace flag
-    program += [op(equal, 0, 4, ioctl), op(load, 0, 0, 24), op(equal, 1, 0, 0x5412), op(equal, 0, 1, 0x541C), refuse,
-                op(load, 0, 0, 0), op(equal, 0, 3, _CLONE), op(load, 0, 0, 16), op(bits, 0, 1, 0x7E020000), refuse, allow]
+    program += [
+        op(equal, 0, 4, ioctl),
+        op(load, 0, 0, 24),
+        op(equal, 1, 0, 0x5412),
+        op(equal, 0, 1, 0x541C),
+        refuse,
+        op(load, 0, 0, 0),
+        op(equal, 0, 3, _CLONE),
+        op(load, 0, 0, 16),
+        op(bits, 0, 1, 0x7E020000),
+        refuse,
+        allow,
+    ]
     return b"".join(program)
 
 
@@ -126,8 +199,10 @@ def drop_everything() -> None:
     The bounding set is left alone: dropping it takes one call a capability (half a millisecond in all) and forbids
     nothing that the locked securebits and no_new_privs leave open.
     """
+
     def prctl(what: int, *args: int) -> None:
         _check(_libc.prctl(what, *map(ctypes.c_ulong, args), *[ctypes.c_ulong(0)] * (4 - len(args))), f"prctl {what}")
+
     prctl(28, 0x2F)  # PR_SET_SECUREBITS: uid 0 is nobody special, locked
     header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
     _check(_libc.capset(header, nothing), "capset")

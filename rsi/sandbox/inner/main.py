@@ -11,13 +11,19 @@ import os
 import resource
 import signal
 import socket
+from contextlib import suppress
 
 from . import agent, kernel, verifier
 
 EPISODE = kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-ETC = {"passwd": PASSWD, "group": "root:x:0:\nnogroup:x:65534:\n", "hostname": "sandbox\n",
-       "hosts": "127.0.0.1 localhost sandbox\n", "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n"}
+ETC = {
+    "passwd": PASSWD,
+    "group": "root:x:0:\nnogroup:x:65534:\n",
+    "hostname": "sandbox\n",
+    "hosts": "127.0.0.1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
 DIRECTORIES = ("/app", "/tmp", "/root", "/var", "/var/tmp", "/run", "/tests", "/logs", "/etc")
 
 
@@ -61,10 +67,8 @@ def handle(request: dict, fds: list, episodes: dict, control: socket.socket) -> 
     if op == "close":
         pidfd = episodes.pop(key, None)
         if pidfd is not None:
-            try:
+            with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             os.close(pidfd)
         return
     if op != "spawn" and key not in episodes:

@@ -1,8 +1,7 @@
-"""The verifier's own PID namespace and mounts on top of the agent's files, and the file helper. Both end by themselves."""
+"""The verifier's own PID namespace and mounts on top of the agent's files, and the file helper. Both end alone."""
 
 import os
 import select
-import signal
 import stat
 import struct
 from time import monotonic as now
@@ -22,7 +21,7 @@ def pack(fields: list) -> bytes:
 def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
 
 
 def read_report(path: str):
@@ -59,10 +58,20 @@ def build(files: list) -> None:
 def run_tests(env: dict, timeout: float):
     """(exit code, timed out, the tail of the output). Everything in the namespace is dead afterwards."""
     reader, writer = os.pipe()
-    actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, writer, 1),
-               (os.POSIX_SPAWN_DUP2, writer, 2)]
-    pid = os.posix_spawn("/bin/bash", ["bash", "/tests/test.sh"], env, file_actions=actions, setsid=True,
-                         setsigdef=agent.DEFAULTS, setsigmask=[])
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, writer, 1),
+        (os.POSIX_SPAWN_DUP2, writer, 2),
+    ]
+    pid = os.posix_spawn(
+        "/bin/bash",
+        ["bash", "/tests/test.sh"],
+        env,
+        file_actions=actions,
+        setsid=True,
+        setsigdef=agent.DEFAULTS,
+        setsigmask=[],
+    )
     os.close(writer)
     ended, tail, deadline = os.pidfd_open(pid), b"", now() + timeout
     poll = select.poll()
@@ -86,7 +95,7 @@ def run_tests(env: dict, timeout: float):
 
 
 def verify(request: dict, files: list, result: int) -> None:
-    """PID 1 of the verifier: fields sent are exit code, timed out, output tail, then the three reports; or F and why."""
+    """PID 1 of the verifier: sends exit code, timed out, output tail and the three reports; or F and why."""
     try:
         build(files)
         kernel.limit(request["processes"], request["memory"], request["file_size"])
@@ -113,7 +122,7 @@ def transfer(request: dict, data: bytes, result: int) -> None:
         else:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise OSError(22, "not a regular file: %s" % path)
+                raise OSError(22, "not a regular file")
             chunks = iter(lambda: os.read(fd, 1 << 20), b"")
             answer = [b"0", b"".join(chunks)]
     except OSError as error:
