@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from rsi.sandbox.environment import AGENT_ENV, VERIFIER_ENV
 from rsi.sandbox.protocol import CommandResult, SandboxError, Verdict
 from rsi.sandbox.room import Room, memfd
 from rsi.sandbox.session import RUN_APART, RUN_QUIETLY, WIDTH, Job, Wire, init_line, run_line, serve
@@ -43,7 +42,6 @@ class BubblewrapSandbox:
                 {
                     "op": "spawn",
                     "id": self._key,
-                    "env": AGENT_ENV,
                     "processes": MAX_PROCESSES,
                     "memory": memory_mb << 20,
                     "file_size": storage_mb << 20,
@@ -125,7 +123,6 @@ class BubblewrapSandbox:
             raise SandboxError(f"cannot read the tests: {error}") from error
         request = {
             "op": "verify",
-            "env": VERIFIER_ENV,
             "timeout": task.verifier_timeout_s,
             "processes": VERIFIER_PROCESSES,
             "memory": max(task.memory_mb, MEMORY_MB) << 20,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import marshal
 import os
+import resource
 import select
 import socket
 import subprocess
 import tempfile
 
+from rsi.sandbox.environment import AGENT_ENV, VERIFIER_ENV
 from rsi.sandbox.launch import DROPPED_ID, INNER, bwrap_command
 from rsi.sandbox.protocol import SandboxError
 
 START_TIMEOUT_S = 30.0
+MAX_FILES = 4096
+MARSHAL = 4  # a format that every Python from 3.4 on reads: the one inside may be another
 
 
 def memfd(data: bytes) -> int:
@@ -33,6 +38,9 @@ class Room:
     """
 
     def __init__(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < MAX_FILES:  # four descriptors a sandbox
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MAX_FILES) if hard >= 0 else MAX_FILES, hard))
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the room)
         self._ready = False
@@ -58,6 +66,9 @@ class Room:
             for fd in boot.values():
                 os.close(fd)
 
+        with contextlib.suppress(OSError):  # a room that died at once says so when it is asked for something
+            self.control.send(marshal.dumps({"spawn": AGENT_ENV, "verify": VERIFIER_ENV}, MARSHAL))
+
     def alive(self) -> bool:
         return self._process.poll() is None
 
@@ -65,8 +76,9 @@ class Room:
         """Raises SandboxError with bubblewrap's own words when the room could not be built."""
         if self._ready:
             return
-        readable, _, _ = select.select([self.control], [], [], START_TIMEOUT_S)
-        said = self.control.recv(1024) if readable else b""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        said = self.control.recv(1024) if poll.poll(START_TIMEOUT_S * 1000) else b""
         if said != b"ready":
             self.close()
             raise SandboxError(f"the room did not start: {self.words() or 'no answer'}")
@@ -85,7 +97,7 @@ class Room:
         """Send a request with descriptors. Raises SandboxError when the room is dead."""
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
-            self.control.sendmsg([marshal.dumps(request)], ancillary)
+            self.control.sendmsg([marshal.dumps(request, MARSHAL)], ancillary)
         except OSError as error:
             raise SandboxError(f"the room is dead: {self.words() or error}") from error
 

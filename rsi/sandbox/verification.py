@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rsi.sandbox.protocol import SandboxError
+from rsi.sandbox.room import MARSHAL
 
 GRACE_S = 10.0  # beyond the time limit that the room itself keeps
 
@@ -31,7 +32,7 @@ def pack_tree(root: Path) -> bytes:
                     files.append((prefix + entry.name, mode, f.read()))
 
     walk(str(root), "")
-    return marshal.dumps(files)
+    return marshal.dumps(files, MARSHAL)
 
 
 def unpack(data: bytes) -> list[bytes | None]:

@@ -101,6 +101,7 @@ def main() -> None:
     gc.disable()
     gc.freeze()
     control.send(b"ready")
+    environments = marshal.loads(control.recv(1 << 16))  # {op: environment}; sent once, so that requests stay small
     episodes: dict = {}
     while True:
         data, ancillary, _, _ = control.recvmsg(1 << 16, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
@@ -110,7 +111,9 @@ def main() -> None:
         for _, _, raw in ancillary:
             fds.frombytes(raw)
         try:
-            handle(marshal.loads(data), list(fds), episodes, control)
+            request = marshal.loads(data)
+            request["env"] = environments.get(request["op"])
+            handle(request, list(fds), episodes, control)
         except OSError as error:  # no more processes or descriptors: the asker sees end of file and this text
             control.send(str(error).encode())
         for fd in fds:
