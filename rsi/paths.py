@@ -23,6 +23,7 @@ def critic(stage: str, seed: int) -> Path:
 
 
 def episodes(name: str) -> Path:
+    """`corpus`, `rsr/rsr1-s0`, `rsr/rsr1-s0-kept`, `ppo/rpr1-s0`, `eval/rpr1-s0`: one file a collection."""
     return DATA / "episodes" / f"{name}.parquet"
 
 

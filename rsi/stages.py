@@ -14,10 +14,11 @@ from rsi.harness.engine import RolloutConfig
 from rsi.harness.episode import Episode
 from rsi.harness.pool import RolloutPool
 from rsi.harness.store import read_episodes, write_episodes
-from rsi.params import Params
+from rsi.params import Params, Suite
 from rsi.persist import WorkDir
 from rsi.policy.model import LoraConfig, Policy, load_format, load_policy, save_policy
 from rsi.policy.sampling import Sampling
+from rsi.tasks.archive import unpacked
 from rsi.tasks.load import load_suite
 from rsi.tasks.task import Task
 
@@ -52,29 +53,32 @@ def _rounded(value):
 
 def make_tasks(params: Params) -> dict[str, int]:
     """Write the training pool and the evaluation suites as Harbor directories. Returns tasks a suite."""
+    from rsi.tasks.archive import pack
     from rsi.tasks.suites import make_suite
 
     counts = {}
-    wanted = {key: suite for key, suite in params.tasks.suites.items() if suite.path is None}
-    for key, suite in wanted.items():
+    pool = Suite(name="pool", path=params.tasks.pool_path, limit=params.tasks.pool)
+    for key, suite in {**params.tasks.suites, "pool": pool}.items():
         out = paths.tasks(key)
         shutil.rmtree(out, ignore_errors=True)
-        counts[key] = len(make_suite(suite.name, params.tasks.seed, out, suite.limit))
-    if params.tasks.pool_path is None:
-        shutil.rmtree(paths.tasks("pool"), ignore_errors=True)
-        counts["pool"] = len(make_suite("pool", params.tasks.seed, paths.tasks("pool"), params.tasks.pool))
+        if suite.path is None:
+            counts[key] = len(make_suite(suite.name, params.tasks.seed, out, suite.limit))
+        else:  # real tasks in the stand-in's place: copied, so that the pipeline knows what it ran on
+            chosen = load_suite(suite.path)[: None if key == "pool" else suite.limit]
+            for task in chosen:
+                shutil.copytree(task.path, out / task.id)
+            counts[key] = len(chosen)
+        pack(out)
     return counts
 
 
 def pool_tasks(params: Params) -> list[Task]:
-    return load_suite(params.tasks.pool_path or paths.tasks("pool"))
+    return load_suite(unpacked(paths.tasks("pool")))
 
 
 def suite_tasks(params: Params, key: str) -> list[Task]:
-    """The tasks of suite `key`. A path to real tasks in params.yaml replaces the stand-in."""
-    suite = params.tasks.suites[key]
-    tasks = load_suite(suite.path or paths.tasks(key))
-    return tasks[: suite.limit] if suite.limit else tasks
+    """The tasks of suite `key` as the tasks stage left them: generated, or copied from the path that params.yaml names."""
+    return load_suite(unpacked(paths.tasks(key)))
 
 
 def make_corpus(params: Params) -> list[Episode]:
@@ -134,8 +138,8 @@ def make_rsr(params: Params, cycle: int, seed: int) -> dict:
     with rollout_pool(params) as pool:
         kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), params.rsr, planner, judge,
                                                stage=stage, seed=seed, work=work, words=WORDS)
-    write_episodes(paths.episodes(paths.run_name(stage, seed)), episodes)
-    write_episodes(paths.episodes(paths.run_name(stage, seed) + "-kept"), kept)
+    write_episodes(paths.episodes(f"rsr/{paths.run_name(stage, seed)}"), episodes)
+    write_episodes(paths.episodes(f"rsr/{paths.run_name(stage, seed)}-kept"), kept)
     save_policy(policy, paths.actor(stage, seed))
     summary = {"yield": found.as_dict(), "loss": curve}
     write_json(paths.result(f"stages/{paths.run_name(stage, seed)}.json"), summary)
@@ -169,7 +173,7 @@ def make_rpr(params: Params, stage: str, seed: int) -> dict:
         episodes, summary = run_rpr(tasks, ref, trainer, pool, rollout_config(params), params.rpr, calibration=calibration, stage=stage, seed=seed, work=work,
                                     on_step=log.row)
     summary["reward"] = kind
-    write_episodes(paths.episodes(paths.run_name(stage, seed)), episodes)
+    write_episodes(paths.episodes(f"ppo/{paths.run_name(stage, seed)}"), episodes)
     save_policy(policy, paths.actor(stage, seed))
     save_critic(critic, paths.critic(stage, seed), made_from=str(inherited or source))
     write_json(paths.result(f"stages/{paths.run_name(stage, seed)}.json"), summary)
@@ -195,7 +199,7 @@ def make_evaluation(params: Params, stage: str, seed: int | None) -> list[Episod
             episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), cold, attempts, name=f"{key}-cold", **run), key, e.temperature)
             if key in FOUR and e.warm_attempts:
                 episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), warm, e.warm_attempts, name=f"{key}-warm", **run), key, e.warm_temperature)
-    write_episodes(paths.episodes(f"eval-{name}"), episodes)
+    write_episodes(paths.episodes(f"eval/{name}"), episodes)
     work.discard()
     return episodes
 

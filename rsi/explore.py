@@ -1,0 +1,54 @@
+"""What the explore notebook asks for: an episode's values and advantages under the critic of its stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rsi import paths
+from rsi.harness.episode import Episode
+from rsi.params import Params
+from rsi.policy.batch import Example
+from rsi.rewards.rewards import family_scales, make_reward
+from rsi.rpr.critic import load_critic
+from rsi.rpr.ppo import Rollout, evaluate
+from rsi.rpr.stage import graded, ppo_config
+from rsi.stages import pool_tasks
+
+
+def reward_of(params: Params, stage: str):
+    """The reward function `stage` was trained with, on episodes (FDR's scales from the training pool)."""
+    kind = getattr(params.reward, {"rpr2": "rpr2", "direct_ppo": "direct"}.get(stage, "rpr1"))
+    totals: dict[str, list[int]] = {}
+    for t in pool_tasks(params) if kind == "fdr" else []:
+        totals.setdefault(t.family, []).append(sum(not c.holds_before for c in t.checks))
+    reward = make_reward(kind, beta=params.reward.beta, scales=family_scales(totals))
+    return lambda episode: reward(graded(episode))
+
+
+def strip(episode: Episode, params: Params, stage: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(values, advantages, turn numbers) at each action token, with the critic that `stage` ended with.
+
+    Raises CheckpointError when `stage` has no critic (only RPR stages and direct PPO have one), ValueError for an invalid episode.
+    """
+    if not episode.verdict.valid:
+        raise ValueError(f"episode {episode.id}: invalid ({episode.verdict.cause}); it has no reward and so no advantages")
+    number = np.full(len(episode.tokens), -1, np.int64)
+    for k, turn in enumerate(episode.turns):
+        number[turn.start : turn.end] = k
+    rollout = Rollout([Example(episode.tokens, episode.mask)], [number], [episode.truncated], np.asarray([reward_of(params, stage)(episode)], np.float32),
+                      torch.zeros(episode.action_tokens), [slice(0, episode.action_tokens)])
+    evaluate(rollout, load_critic(paths.critic(stage, seed)).eval(), ppo_config(params.rpr, params.rpr.actor_lr))
+    return rollout.values.numpy(), rollout.advantages.numpy(), number[episode.mask]
+
+
+def by_turn(values: np.ndarray, advantages: np.ndarray, turns: np.ndarray) -> list[tuple[float, float]]:
+    """Mean value and advantage of each turn, for the viewer's head lines."""
+    return [(float(values[turns == k].mean()), float(advantages[turns == k].mean())) for k in range(int(turns.max()) + 1)]
+
+
+def episode_files() -> list[Path]:
+    """The evaluation collections of the last run."""
+    return sorted((paths.DATA / "episodes/eval").glob("*.parquet"))

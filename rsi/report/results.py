@@ -1,0 +1,61 @@
+"""The result stages: main table, audit and report, from stored episodes to files below data/results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rsi import paths
+from rsi.report import audit, figures, html, tables
+
+
+def write_json(path: Path, value: object) -> None:
+    """Sorted keys, floats to six digits, NaN as null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(_plain(value), indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _plain(value):
+    if isinstance(value, float):
+        return round(value, 6) if value == value else None
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def make_results(runs: Sequence[str], results: Path, *, draws: int) -> None:
+    """main.json, differences.json, summary.json (what `dvc metrics show` prints) and the main figures."""
+    everything = tables.load_evaluations([paths.episodes(f"eval/{run}") for run in runs])
+    rows = tables.main_rows(everything, draws)
+    write_json(results / "main.json", rows)
+    write_json(results / "differences.json", tables.differences(everything, draws))
+    write_json(results / "summary.json", summary(rows))
+    rows = json.loads((results / "main.json").read_text())
+    figures.save(figures.main_figure(rows), results / "figures" / "main")
+    figures.save(figures.suites_figure(rows, min(r["temperature"] for r in rows)), results / "figures" / "suites")
+
+
+def summary(rows: Sequence[dict]) -> dict:
+    """{temperature: {suite: {stage: percent}}} over all seeds."""
+    out: dict = {}
+    for r in rows:
+        if r["seed"] is None and r["strict"] == r["strict"]:
+            out.setdefault(f"T{r['temperature']:g}", {}).setdefault(r["suite"], {})[r["stage"]] = round(100 * r["strict"], 2)
+    return out
+
+
+def make_audit(runs: Sequence[str], results: Path, *, beta: float) -> None:
+    """audit.json and its figure, from the PPO episodes of `runs`."""
+    found = audit.audit([paths.episodes(f"ppo/{run}") for run in runs], beta)
+    write_json(results / "audit.json", found)
+    figures.save(figures.mass_figure(found), results / "figures" / "mass")
+
+
+def make_report(results: Path, seed: int) -> Path:
+    """The curves' figure and report.html."""
+    runs = {tables.SHOWN[s]: paths.live(s, seed) for s in ("rpr1", "rpr2", "direct_ppo")}
+    figures.save(figures.curves_figure(runs), results / "figures" / "curves")
+    page = results / "report.html"
+    page.write_text(html.build(results, Path("params.yaml")))
+    return page

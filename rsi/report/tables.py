@@ -1,0 +1,141 @@
+"""Tables from stored evaluation episodes: the main rows, the differences between stages, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from rsi.harness.store import read_table
+from rsi.paths import STAGES
+from rsi.report import paper
+from rsi.report.stats import Estimate, Sample, estimate, sample
+
+FOUR = ("tb21", "hard", "tb3", "tb4")
+SHOWN = {"base": "Base", "rsr1": "RSR-1", "rpr1": "RPR-1", "rsr2": "RSR-2", "rpr2": "RPR-2", "direct_ppo": "direct PPO"}
+SUITES = {"tb21": "standin-tb21", "hard": "standin-hard", "tb3": "standin-tb3", "tb4": "standin-tb4", "four": "mean of these four", "lhtb": "standin-lhtb",
+          "swr100": "standin-swr100"}
+COMPARISONS = (("rsr1", "base"), ("rpr1", "rsr1"), ("rsr2", "rpr1"), ("rpr2", "rsr2"), ("rpr2", "rsr1"), ("rpr2", "base"), ("rpr1", "direct_ppo"))
+
+
+def load_evaluations(files: Sequence[Path]) -> pd.DataFrame:
+    """One row an evaluation episode: suite, task, family, stage, seed (None for Base), temperature, attempt, valid, strict, progress, source."""
+    frames = []
+    for file in files:
+        frame = read_table(file, ["suite", "task", "family", "attempt", "valid", "strict", "progress", "cause", "extra"])
+        stage, _, seed = Path(file).stem.rpartition("-s")
+        frame["stage"], frame["seed"] = (stage, int(seed)) if stage else (seed, -1)
+        frame["temperature"] = [json.loads(x)["temperature"] for x in frame.pop("extra")]
+        frame["source"] = str(file)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _samples(part: pd.DataFrame, everything: pd.DataFrame, suites: Sequence[str], value: str) -> list[Sample]:
+    out = []
+    for suite in suites:
+        mine = part[part.suite == suite]
+        universe = everything.loc[everything.suite == suite, "task"].unique()
+        out.append(sample(suite, mine.task.tolist(), mine[value].fillna(0).astype(float).tolist(), mine.valid.tolist(), universe))
+    return out
+
+
+def _row(part: pd.DataFrame, everything: pd.DataFrame, suites: Sequence[str], draws: int, **names) -> dict:
+    strict = estimate(_samples(part, everything, suites, "strict"), draws)
+    progress = estimate(_samples(part, everything, suites, "progress"), draws)
+    tasks = part.groupby(["suite", "task"]).size()
+    return {**names, "n": len(tasks), "attempts": int(tasks.max()), "strict": strict.mean, "low": strict.low, "high": strict.high, "progress": progress.mean,
+            "progress_low": progress.low, "progress_high": progress.high, "invalid": int((~part.valid).sum()), "source": ", ".join(sorted(part.source.unique()))}
+
+
+def main_rows(everything: pd.DataFrame, draws: int) -> list[dict]:
+    """Rows {suite, stage, seed, temperature, n, attempts, strict, low, high, progress, invalid, source}, shares in [0, 1].
+
+    seed: a number, or null over all seeds (Base has no seed). suite "four": the mean of tb21, hard, tb3 and tb4.
+    n: tasks; attempts: episodes a task. Invalid episodes are counted and kept out of every mean.
+    """
+    rows = []
+    for temperature in sorted(everything.temperature.unique()):
+        at = everything[everything.temperature == temperature]
+        for stage in [s for s in STAGES if (at.stage == s).any()]:
+            mine = at[at.stage == stage]
+            present = [s for s in SUITES if (mine.suite == s).any()]
+            sets = [(s, [s]) for s in present] + ([("four", list(FOUR))] if set(FOUR) <= set(present) else [])
+            for seed in [None, *sorted(x for x in mine.seed.unique() if x >= 0)]:
+                of_seed = mine if seed is None else mine[mine.seed == seed]
+                rows += [_row(of_seed[of_seed.suite.isin(suites)], everything, suites, draws, suite=key, stage=stage, seed=None if seed is None else int(seed),
+                              temperature=float(temperature)) for key, suites in sets]
+    return rows
+
+
+def differences(everything: pd.DataFrame, draws: int) -> list[dict]:
+    """Stage against stage on the four-suite mean: paired over tasks, all seeds of a task together; and seed by seed."""
+    out = []
+    for temperature in sorted(everything.temperature.unique()):
+        at = everything[(everything.temperature == temperature) & everything.suite.isin(FOUR)]
+        for a, b in COMPARISONS:
+            x, y = at[at.stage == a], at[at.stage == b]
+            if not (set(FOUR) <= set(x.suite) and set(FOUR) <= set(y.suite)):
+                continue
+            d = _four(x, everything, draws) - _four(y, everything, draws)
+            seeds = {}
+            for s in sorted(set(x.seed)):
+                other = y[y.seed == s] if (y.seed == s).any() else y
+                seeds[str(s)] = _four(x[x.seed == s], everything, 1).mean - _four(other, everything, 1).mean
+            out.append({"stage": a, "against": b, "temperature": float(temperature), "difference": d.mean, "low": d.low, "high": d.high, "by_seed": seeds})
+    return out
+
+
+def _four(part: pd.DataFrame, everything: pd.DataFrame, draws: int) -> Estimate:
+    return estimate(_samples(part, everything, FOUR, "strict"), draws)
+
+
+def percent(row: dict) -> str:
+    """`43.2 [38.1, 48.0]`: percent with its interval; `–` where nothing valid was measured."""
+    return "–" if row["strict"] is None or row["strict"] != row["strict"] else f"{100 * row['strict']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+
+
+def main_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
+    """Suites × stages, strict success in percent with its 95 % interval over all seeds, then the paper's values in columns of their own."""
+    chosen = [r for r in rows if r["seed"] is None and r["temperature"] == temperature]
+    table = {}
+    for suite, shown in SUITES.items():
+        mine = {r["stage"]: r for r in chosen if r["suite"] == suite}
+        if mine:
+            first = next(iter(mine.values()))
+            cells = {"tasks": first["n"], "attempts": "/".join(str(a) for a in sorted({r["attempts"] for r in mine.values()}))}
+            cells |= {SHOWN[s]: percent(mine[s]) for s in STAGES if s in mine}
+            cells |= {f"paper {SHOWN[s]} [P]": f"{paper.STRICT[suite, s]:.2f}" if (suite, s) in paper.STRICT else "" for s in ("base", "rpr2")}
+            table[shown] = cells
+    return pd.DataFrame.from_dict(table, orient="index").fillna("–")
+
+
+def difference_table(found: Sequence[dict]) -> pd.DataFrame:
+    """The differences in points of the four-suite mean."""
+    return pd.DataFrame([{"difference": f"{SHOWN[d['stage']]} − {SHOWN[d['against']]}", "temperature": d["temperature"], "points": f"{100 * d['difference']:+.1f}",
+                          "95 % interval": f"[{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]",
+                          "by seed": ", ".join(f"{100 * v:+.1f}" for v in d["by_seed"].values())} for d in found])
+
+
+def process_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
+    """LHTB's process reward (mean progress) by stage, beside the paper's."""
+    chosen = [r for r in rows if r["seed"] is None and r["temperature"] == temperature and r["suite"] == "lhtb"]
+    return pd.DataFrame([{"stage": SHOWN[r["stage"]], "process reward": f"{r['progress']:.3f} [{r['progress_low']:.3f}, {r['progress_high']:.3f}]",
+                          "strict": f"{100 * r['strict']:.1f} %", "paper [P]": paper.PROCESS.get(r["stage"], "")} for r in chosen])
+
+
+def yield_table(found: dict) -> pd.DataFrame:
+    """The steps of one RSR stage in their order: what came in, what was let through."""
+    counts, solved = found["counts"], found["solved_by"]
+    rows = [(f"discovery: {h}", counts.get(f"rollouts_{h}", 0), counts.get(f"passes_{h}", 0), f"{len(tasks)} tasks solved") for h, tasks in solved.items()]
+    union = len(set().union(*solved.values())) if solved else 0
+    rows += [("all harnesses together", sum(r[1] for r in rows), sum(r[2] for r in rows), f"{union} tasks solved"),
+             ("runbook drafts", counts.get("drafts", 0), counts.get("runbooks", 0), f"from {counts.get('sources', 0)} sources; {counts.get('given_up', 0)} given up"),
+             ("executions", counts.get("executions", 0), counts.get("passes_executed", 0), "runbook-guided, fresh sandbox"),
+             ("direct passes", counts.get("passes_direct", 0), counts.get("kept_direct", 0), "generic harness, unrewritten"),
+             ("kept executions", counts.get("passes_executed", 0), counts.get("kept_executed", 0),
+              f"dropped: {counts.get('dropped_value_leak', 0)} value leaks, {counts.get('dropped_duplicate', 0)} duplicates, {counts.get('dropped_over_cap', 0)} over the cap"),
+             ("renamed and run again", counts.get("renamed", 0), counts.get("renamed_verified", 0), "verified anew before training")]
+    return pd.DataFrame(rows, columns=["step", "in", "through", "note"])
