@@ -93,7 +93,7 @@ def run(name: str, suffix: str, parameters: dict) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         _install_kernel(Path(folder))
         try:
-            execute_notebook(str(source), str(out), parameters, kernel_name=KERNEL, progress_bar=False, start_timeout=120, autosave_cell_every=0)
+            execute_notebook(str(source), str(out), parameters, kernel_name=KERNEL, progress_bar=False, start_timeout=120, autosave_cell_every=0, shutdown_kernel="immediate")
         except Exception as e:  # whatever ended the run, what ran is kept and the cell is named
             error = e
     notebook = _settle(out)
@@ -141,7 +141,7 @@ def _settle(path: Path) -> dict:
     for number, cell in enumerate(c for c in notebook["cells"] if "papermill-error-cell-tag" not in c["metadata"].get("tags", [])):
         bare = _bare(cell, number)
         if cell["cell_type"] == "code":
-            done = cell["metadata"].get("papermill", {}).get("status") != "running"
+            done = cell["metadata"].get("papermill", {}).get("status") == "completed"  # a count alone only says that it began
             bare |= {"outputs": _joined(cell["outputs"]), "execution_count": cell["execution_count"] if done else None}
         cells.append(bare)
     settled = {"cells": cells, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
@@ -178,6 +178,7 @@ def _install_kernel(folder: Path) -> None:
     argv = [sys.executable, "-m", "rsi.notebooks", "kernel", "-f", "{connection_file}"]
     (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": KERNEL, "language": "python"}))
     os.environ["JUPYTER_PATH"] = os.pathsep.join([str(folder), *filter(None, [os.environ.get("JUPYTER_PATH")])])
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # models are local directories; loading one is no progress
     os.environ["RSI_STAGE_STDERR"] = f"/proc/{os.getpid()}/fd/2"
 
 
