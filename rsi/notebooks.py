@@ -96,7 +96,7 @@ def run(name: str, suffix: str, parameters: dict) -> Path:
             execute_notebook(str(source), str(out), parameters, kernel_name=KERNEL, progress_bar=False, start_timeout=120, autosave_cell_every=0, shutdown_kernel="immediate")
         except Exception as e:  # whatever ended the run, what ran is kept and the cell is named
             error = e
-    notebook = _settle(out)
+    notebook = _settle(out, broke_off=error is not None)
     _export(out, notebook)
     stopped = unfinished(notebook)
     if stopped is not None:
@@ -132,18 +132,23 @@ def unfinished(notebook: dict) -> tuple[int, str] | None:
     return None
 
 
-def _settle(path: Path) -> dict:
-    """Rewrite an executed notebook without times, paths and random ids; streams are joined, however they were cut."""
+def _settle(path: Path, broke_off: bool) -> dict:
+    """Rewrite an executed notebook without times, paths and random ids; streams are joined, however they were cut.
+
+    broke_off: the run ended early; the last cell that began is then one that did not run to its end, whatever its count says.
+    """
     if not path.is_file():
         return {"cells": [], "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
     notebook = json.loads(path.read_text())
-    cells = []
+    cells, began = [], None
     for number, cell in enumerate(c for c in notebook["cells"] if "papermill-error-cell-tag" not in c["metadata"].get("tags", [])):
         bare = _bare(cell, number)
         if cell["cell_type"] == "code":
-            done = cell["metadata"].get("papermill", {}).get("status") == "completed"  # a count alone only says that it began
-            bare |= {"outputs": _joined(cell["outputs"]), "execution_count": cell["execution_count"] if done else None}
+            bare |= {"outputs": _joined(cell["outputs"]), "execution_count": cell["execution_count"]}
+            began = bare if cell["metadata"].get("papermill", {}).get("start_time") else began
         cells.append(bare)
+    if broke_off and began is not None:
+        began["execution_count"] = None
     settled = {"cells": cells, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
     _write(path, settled)
     return settled

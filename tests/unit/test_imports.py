@@ -22,7 +22,7 @@ MAY = {
     "profiles": set(),
 }
 ALLOWED_MODULES = {"report": {"rsi.harness.store", "rsi.harness.episode"}, "harness": {"rsi.params"},
-                   "base": {"rsi.rsr.runbook"}}  # the corpus writes runbooks in the planner's form
+                   "base": {"rsi.rsr.runbook", "rsi.rsr.method"}}  # the corpus writes runbooks in the planner's form
 
 
 def imported(file: Path) -> set[str]:
