@@ -170,7 +170,7 @@ def _export(path: Path, notebook: dict) -> None:
     from nbconvert.exporters.html import HTMLExporter
 
     exporter = HTMLExporter(template_name="basic")
-    body, _ = exporter.from_notebook_node(nbformat.from_dict(notebook))
+    body, _ = exporter.from_notebook_node(nbformat.reads(json.dumps(notebook), as_version=4))
     style = (Path(__file__).parent / "report" / "notebook.css").read_text()
     page = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{path.stem}</title><style>{style}</style></head><body>{body}</body></html>\n'
     path.with_suffix(".html").write_text(page)

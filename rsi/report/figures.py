@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib.style
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from rsi.paths import STAGES
 from rsi.report import paper
@@ -89,16 +90,16 @@ def main_figure(rows: Sequence[dict]) -> Figure:
     left.set_xticks(range(len(stages)), [SHOWN[s] for s in stages])
     left.set_ylabel("strict success (%), mean of four stand-in suites")
     left.set_title("This run: bars are 95 % intervals over tasks, grey dots single seeds")
-    left.set_ylim(bottom=0)
+    left.set_ylim(0, max(10, left.get_ylim()[1]))
     left.legend(loc="lower right" if len(stages) > 1 else "best")
     values = [paper.STRICT["four", "base"], paper.STRICT["four", "rpr2"]]
     right.bar(range(2), values, color="#d9d9d9", edgecolor="#555555", hatch="//", width=0.6)
     for x, v in enumerate(values):
         right.text(x, v + 1, f"{v:.2f}", ha="center")
     right.set_xticks(range(2), ["Base", "RPR-2"])
-    right.set_ylim(0, max(100, 0))
-    right.set_ylabel("strict success (%), four real suites")
-    right.set_title("Paper [P], another model")
+    right.set_ylim(0, 100)
+    right.set_ylabel("strict success (%), real suites, another model")
+    right.set_title("Paper [P]")
     return fig
 
 
@@ -118,7 +119,7 @@ def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
                 _interval(ax, x + 0.2, picked[stage], color=ORANGE, marker="s", keys=("progress", "progress_low", "progress_high"), label="process" if x == 0 else None)
         ax.set_title(f"{SUITES[suite]} (n = {next(iter(picked.values()))['n']})")
         ax.set_xticks(range(len(picked)), [SHOWN[s] for s in STAGES if s in picked], rotation=40, ha="right")
-        ax.set_ylim(0, None)
+        ax.set_ylim(0, max(10, ax.get_ylim()[1]))
         ax.set_ylabel("%")
         if suite == "lhtb":
             ax.legend(loc="best", fontsize=8)
@@ -162,6 +163,7 @@ def curves_figure(runs: dict[str, Path]) -> Figure:
             if name in log:
                 ax.plot(*zip(*log[name], strict=True), label=label, marker="." if len(log[name]) < 3 else None)
         ax.set(title=CURVES[name], xlabel="PPO step")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(logs) > 1:
         axes[0].legend(fontsize=8)
     return fig
