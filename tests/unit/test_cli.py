@@ -1,0 +1,128 @@
+"""The `rsi` command on small real inputs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rsi.cli import app
+from rsi.harness.episode import Episode, Turn
+from rsi.harness.store import write_episodes
+from rsi.sandbox.protocol import Verdict
+from rsi.tasks.task import CheckSpec
+
+ROOT = Path(__file__).parents[2]
+SMOKE_TASKS = ROOT / "rsi" / "profiles" / "smoke-tasks"
+
+
+def rsi(*arguments: object):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def episode(task: str = "t-0", strict: bool = False, valid: bool = True, attempt: int = 0) -> Episode:
+    """Two checks that count (one intermediate, passed; one final) and one that held before any work."""
+    checks = {"step": True, "end": strict, "kept": True} if valid else {}
+    mask = np.array([False, False, True, True, False, True], bool)
+    return Episode(task=task, family="files", suite="pool", harness="terminus", stage="rpr1-000", seed=0, attempt=attempt, tokens=np.arange(6, dtype=np.int32), mask=mask,
+                   logprobs=np.where(mask, -0.5, 0).astype(np.float32), turns=(Turn(2, 4, "look <b>", "ls", "a.txt", 0), Turn(5, 6, "done", "submit", "")), prompt_length=2,
+                   truncated=False, verdict=Verdict(checks, strict, valid, "" if valid else "no reward file"), instruction="1. do it.",
+                   specs=(CheckSpec("step", "intermediate"), CheckSpec("end"), CheckSpec("kept", "final", True)))
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return write_episodes(Path("data/episodes/ppo/rpr1-s0.parquet"), [episode("t-0", True), episode("t-1"), episode("t-2", valid=False)])
+
+
+def test_help_is_quick():
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import sys; sys.argv = ['rsi', '--help']; from rsi.cli import app; app()"], check=True, capture_output=True, cwd=ROOT)
+    assert time.perf_counter() - started < 3  # half a second on an idle machine; torch alone would take longer than this
+    loaded = subprocess.run([sys.executable, "-c", "import sys, rsi.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"], capture_output=True, text=True, cwd=ROOT)
+    assert loaded.stdout.strip() == "False False"
+
+
+def test_doctor_finds_a_working_machine():
+    result = rsi("doctor")
+    assert result.exit_code == 0, result.output
+    assert "sandbox" in result.output and "works" in result.output
+
+
+def test_lint_and_oracle_on_shipped_tasks():
+    assert "8 tasks, 0 problems" in rsi("tasks", "lint", SMOKE_TASKS).output
+    result = rsi("tasks", "oracle", SMOKE_TASKS, "--json")
+    assert result.exit_code == 0 and all(row["ok"] for row in json.loads(result.output))
+
+
+def test_lint_names_file_and_remedy(tmp_path):
+    shutil.copytree(SMOKE_TASKS / "smoke-amber", tmp_path / "one")
+    (tmp_path / "one" / "instruction.md").write_text(" ")
+    result = rsi("tasks", "lint", tmp_path)
+    assert result.exit_code == 1 and "one/instruction.md: empty; say what is to be done" in result.output
+
+
+def test_oracle_finds_a_reference_that_does_not_solve(tmp_path):
+    shutil.copytree(SMOKE_TASKS / "smoke-amber", tmp_path / "one")
+    (tmp_path / "one" / "solution" / "solve.sh").write_text("true\n")
+    result = rsi("tasks", "oracle", tmp_path)
+    assert result.exit_code == 1 and "one: reference NOT strict" in result.output
+
+
+@pytest.mark.parametrize("name", ["rpr1-000-s0/t-1/terminus/0", "data/episodes/ppo/rpr1-s0.parquet#1"])
+def test_show_prints_an_episode_by_id_and_by_row(collection, name):
+    result = rsi("show", name)
+    assert result.exit_code == 0, result.output
+    assert "look <b>" in result.output and "> a.txt" in result.output and "failed, progress 0.50" in result.output and "✗ end" in result.output
+
+
+def test_show_writes_html_and_escapes_it(collection, tmp_path):
+    assert rsi("show", f"{collection}#0", "--html", tmp_path / "e.html").exit_code == 0
+    page = (tmp_path / "e.html").read_text()
+    assert "look &lt;b&gt;" in page and "STRICT SUCCESS" in page
+
+
+def test_show_says_how_to_name_an_episode(collection):
+    result = rsi("show", "nothing")
+    assert result.exit_code == 1 and "FILE#ROW" in result.output
+    assert "rows 0 to 2" in rsi("show", f"{collection}#7").output
+
+
+def test_audit_counts_mass_near_misses_and_invalid_ones(collection):
+    found = json.loads(rsi("audit", "--json", "--beta", "0.4").output)
+    assert found["all"]["episodes"] == 2 and found["all"]["near_misses"] == 1 and found["invalid"] == {"no reward file": 1}
+    assert found["all"]["failed_mass"]["raw"] == pytest.approx(0.5 / 1.5)
+    assert found["all"]["failed_mass"]["spr"] == pytest.approx(0.2 / 1.2)
+    assert "files" in rsi("audit", collection).output
+
+
+def test_profile_switches_and_keeps_edits_safe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "no dvc.yaml here" in rsi("profile", "smoke").output
+    (tmp_path / "dvc.yaml").touch()
+    shutil.copy(ROOT / "rsi/profiles/laptop.yaml", tmp_path / "params.yaml")
+    result = rsi("profile", "smoke")
+    assert result.exit_code == 0 and "rpr.steps:" in result.output
+    assert (tmp_path / "params.yaml").read_bytes() == (ROOT / "rsi/profiles/smoke.yaml").read_bytes()
+    (tmp_path / "params.yaml").write_text((tmp_path / "params.yaml").read_text().replace("clip: 0.2", "clip: 0.3"))
+    refused = rsi("profile", "laptop")
+    assert refused.exit_code == 1 and "--force" in refused.output and "clip: 0.3" in (tmp_path / "params.yaml").read_text()
+    assert rsi("profile", "laptop", "--force").exit_code == 0
+    assert "there are: laptop, smoke" in rsi("profile", "huge").output
+
+
+def test_shipped_profiles_are_valid_and_the_committed_one_is_laptop():
+    from rsi.params import load_params
+
+    for name in ("laptop", "smoke"):
+        assert load_params(ROOT / f"rsi/profiles/{name}.yaml").profile == name
+    assert (ROOT / "params.yaml").read_bytes() == (ROOT / "rsi/profiles/laptop.yaml").read_bytes()
