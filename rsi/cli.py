@@ -87,7 +87,9 @@ def tasks_oracle(folder: Path, as_json: Json = False) -> None:
     for r in rows if not as_json else ():
         if not r.ok:
             flags = "" if r.flagged else f", checks that hold before any work are not the flagged ones: {', '.join(r.holds_before) or 'none'}"
-            typer.echo(f"{r.task}: reference {'strict' if r.reference else 'NOT strict'}, no-op {'STRICT' if r.noop else 'not strict'}{flags} {r.cause}".rstrip())
+            typer.echo(
+                f"{r.task}: reference {'strict' if r.reference else 'NOT strict'}, no-op {'STRICT' if r.noop else 'not strict'}{flags} {r.cause}".rstrip()
+            )
     bad = sum(not r.ok for r in rows)
     if not as_json:
         typer.echo(f"{len(rows)} tasks, {bad} that do not hold what they say")
@@ -126,8 +128,11 @@ def profile(name: str, force: Annotated[bool, typer.Option(help="Replace params.
 
 
 @app.command()
-def audit(files: Annotated[list[Path] | None, typer.Argument(help="Episode files (default: the PPO episodes of the last run).")] = None,
-          beta: Annotated[float | None, typer.Option(help="SPR's partial credit (default: reward.beta of params.yaml).")] = None, as_json: Json = False) -> None:
+def audit(
+    files: Annotated[list[Path] | None, typer.Argument(help="Episode files (default: the PPO episodes of the last run).")] = None,
+    beta: Annotated[float | None, typer.Option(help="SPR's partial credit (default: reward.beta of params.yaml).")] = None,
+    as_json: Json = False,
+) -> None:
     """How much of the reward failed runs hold, under the raw ratio, FDR and SPR; near misses; invalid episodes by cause."""
     from rsi.params import ParamsError, load_params
     from rsi.report.audit import REWARDS

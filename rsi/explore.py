@@ -38,8 +38,14 @@ def strip(episode: Episode, params: Params, stage: str, seed: int) -> tuple[np.n
     number = np.full(len(episode.tokens), -1, np.int64)
     for k, turn in enumerate(episode.turns):
         number[turn.start : turn.end] = k
-    rollout = Rollout([Example(episode.tokens, episode.mask)], [number], [episode.truncated], np.asarray([reward_of(params, stage)(episode)], np.float32),
-                      torch.zeros(episode.action_tokens), [slice(0, episode.action_tokens)])
+    rollout = Rollout(
+        [Example(episode.tokens, episode.mask)],
+        [number],
+        [episode.truncated],
+        np.asarray([reward_of(params, stage)(episode)], np.float32),
+        torch.zeros(episode.action_tokens),
+        [slice(0, episode.action_tokens)],
+    )
     evaluate(rollout, load_critic(paths.critic(stage, seed)).eval(), ppo_config(params.rpr, params.rpr.actor_lr))
     return rollout.values.numpy(), rollout.advantages.numpy(), number[episode.mask]
 

@@ -93,7 +93,9 @@ def run(name: str, suffix: str, parameters: dict) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         _install_kernel(Path(folder))
         try:
-            execute_notebook(str(source), str(out), parameters, kernel_name=KERNEL, progress_bar=False, start_timeout=120, autosave_cell_every=0, shutdown_kernel="immediate")
+            execute_notebook(
+                str(source), str(out), parameters, kernel_name=KERNEL, progress_bar=False, start_timeout=120, autosave_cell_every=0, shutdown_kernel="immediate"
+            )
         except Exception as e:  # whatever ended the run, what ran is kept and the cell is named
             error = e
     notebook = _settle(out, broke_off=error is not None)

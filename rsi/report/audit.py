@@ -43,6 +43,10 @@ def _graded(row: dict) -> tuple[Graded, bool]:
 def _summary(graded: Iterable[tuple[Graded, bool]], rewards: dict) -> dict:
     graded = list(graded)
     failed = [g for g, _ in graded if not g.strict]
-    return {"episodes": len(graded), "strict": len(graded) - len(failed), "near_misses": sum(near for _, near in graded),
-            "failed_progress": sum(g.progress for g in failed) / len(failed) if failed else None,
-            "failed_mass": {kind: failed_share([g for g, _ in graded], reward) for kind, reward in rewards.items()}}
+    return {
+        "episodes": len(graded),
+        "strict": len(graded) - len(failed),
+        "near_misses": sum(near for _, near in graded),
+        "failed_progress": sum(g.progress for g in failed) / len(failed) if failed else None,
+        "failed_mass": {kind: failed_share([g for g, _ in graded], reward) for kind, reward in rewards.items()},
+    }

@@ -17,13 +17,23 @@ from rsi.report.tables import FOUR, SHOWN, SUITES
 
 STYLE = Path(__file__).with_name("style.mplstyle")
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8a8a8a"
-CURVES = {"reward": "mean reward", "strict": "strict success (share)", "explained_variance": "explained variance (global)", "kl": "KL to sampler (nats)",
-          "clip_fraction": "clipped tokens (share)", "entropy": "entropy (nats)", "turns": "turns / episode", "action_tokens": "action tokens / episode",
-          "invalid": "invalid episodes", "logprob_gap": "trainer − sampler log-prob, max"}
+CURVES = {
+    "reward": "mean reward",
+    "strict": "strict success (share)",
+    "explained_variance": "explained variance (global)",
+    "kl": "KL to sampler (nats)",
+    "clip_fraction": "clipped tokens (share)",
+    "entropy": "entropy (nats)",
+    "turns": "turns / episode",
+    "action_tokens": "action tokens / episode",
+    "invalid": "invalid episodes",
+    "logprob_gap": "trainer − sampler log-prob, max",
+}
 
 
 def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Draw under the project's style, whatever the caller's settings are."""
+
     @functools.wraps(draw)
     def under_style(*args, **kwargs) -> Figure:
         with matplotlib.rc_context():
@@ -31,6 +41,7 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
             fig = draw(*args, **kwargs)
             fig.draw_without_rendering()
             return fig
+
     return under_style
 
 
@@ -57,7 +68,9 @@ def show(fig: Figure):
 
 def _interval(ax, x, row: dict, *, color: str, marker: str, scale: float = 100, keys=("strict", "low", "high"), label: str | None = None) -> None:
     mean, low, high = (scale * row[k] for k in keys)
-    ax.errorbar([x], [mean], yerr=[[max(0, mean - low)], [max(0, high - mean)]], fmt=marker, color=color, capsize=3, markersize=6, linestyle="none", label=label)
+    ax.errorbar(
+        [x], [mean], yerr=[[max(0, mean - low)], [max(0, high - mean)]], fmt=marker, color=color, capsize=3, markersize=6, linestyle="none", label=label
+    )
 
 
 def _seed_dots(ax, x: float, rows: Sequence[dict], scale: float = 100) -> None:
@@ -109,14 +122,22 @@ def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
     suites = [s for s in (*FOUR, "lhtb", "swr100") if _pick(rows, temperature, s)]
     fig = Figure(figsize=(9.2, 4.8))
     axes = fig.subplots(2, 3, sharex=True, squeeze=False).ravel()
-    for ax in axes[len(suites):]:
+    for ax in axes[len(suites) :]:
         ax.set_visible(False)
     for ax, suite in zip(axes, suites, strict=False):
         picked = _pick(rows, temperature, suite)
         for x, stage in enumerate(s for s in STAGES if s in picked):
             _interval(ax, x, picked[stage], color=BLUE, marker="o", label="strict" if x == 0 and suite == "lhtb" else None)
             if suite == "lhtb":
-                _interval(ax, x + 0.2, picked[stage], color=ORANGE, marker="s", keys=("progress", "progress_low", "progress_high"), label="process" if x == 0 else None)
+                _interval(
+                    ax,
+                    x + 0.2,
+                    picked[stage],
+                    color=ORANGE,
+                    marker="s",
+                    keys=("progress", "progress_low", "progress_high"),
+                    label="process" if x == 0 else None,
+                )
         ax.set_title(f"{SUITES[suite]} (n = {next(iter(picked.values()))['n']})")
         ax.set_xticks(range(len(picked)), [SHOWN[s] for s in STAGES if s in picked], rotation=40, ha="right")
         ax.set_ylim(0, max(10, ax.get_ylim()[1]))
@@ -156,7 +177,7 @@ def curves_figure(runs: dict[str, Path]) -> Figure:
     names = [n for n in CURVES if any(n in log for log in logs.values())]
     fig = Figure(figsize=(10, 7.2))
     axes = fig.subplots((len(names) + 2) // 3, 3, squeeze=False).ravel()
-    for ax in axes[len(names):]:
+    for ax in axes[len(names) :]:
         ax.set_visible(False)
     for ax, name in zip(axes, names, strict=False):
         for label, log in logs.items():

@@ -38,11 +38,18 @@ def _ran(results: dict[str, dict]) -> pd.DataFrame:
         if "yield" in found:
             c = found["yield"]["counts"]
             kept = c.get("kept_executed", 0) + c.get("kept_direct", 0) + c.get("renamed_verified", 0)
-            rows.append((name, f"{c.get('sources', 0)} sources, {c.get('executions', 0)} executions, {kept} episodes trained on", f"{len(found['loss'])} SFT steps"))
+            rows.append(
+                (name, f"{c.get('sources', 0)} sources, {c.get('executions', 0)} executions, {kept} episodes trained on", f"{len(found['loss'])} SFT steps")
+            )
         elif "steps" in found:
             first, last = found["steps"][0], found["steps"][-1]
-            rows.append((name, f"reward {found['reward']}: {first['reward']:.3f} → {last['reward']:.3f}, strict {100 * first['strict']:.0f} → {100 * last['strict']:.0f} %",
-                         f"{len(found['steps'])} PPO steps"))
+            rows.append(
+                (
+                    name,
+                    f"reward {found['reward']}: {first['reward']:.3f} → {last['reward']:.3f}, strict {100 * first['strict']:.0f} → {100 * last['strict']:.0f} %",
+                    f"{len(found['steps'])} PPO steps",
+                )
+            )
         else:
             rows.append((name, f"final loss {found['curve'][-1]['loss']:.3f}" if found.get("curve") else "a given model", "pretraining"))
     order = {s: k for k, s in enumerate(STAGES)}
@@ -53,28 +60,44 @@ def build(results: Path, params: Path) -> str:
     """The page. `results` holds main.json, differences.json, audit.json, stages/ and figures/ (made by the table stages)."""
     rows, diffs, audit = (json.loads((results / n).read_text()) for n in ("main.json", "differences.json", "audit.json"))
     stages, temperatures = _stages(results), sorted({r["temperature"] for r in rows})
-    parts = ["<h1>Terminal-RSI: one run, reproduced on a laptop</h1>",
-             "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a 95 % "
-             "interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
-             f"{escape(paper.MODEL)}: another model on other tasks, shown for orientation and not comparable in size.</p>",
-             _figure(results / "figures/main.png", "Strict success by stage, mean of four stand-in suites; the paper's values apart.")]
+    parts = [
+        "<h1>Terminal-RSI: one run, reproduced on a laptop</h1>",
+        "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a 95 % "
+        "interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
+        f"{escape(paper.MODEL)}: another model on other tasks, shown for orientation and not comparable in size.</p>",
+        _figure(results / "figures/main.png", "Strict success by stage, mean of four stand-in suites; the paper's values apart."),
+    ]
     for t in temperatures:
         parts += [f"<h2>Strict success, temperature {t:g}</h2>", _table(tables.main_table(rows, t), index=True)]
-    parts += ["<h2>Differences between stages</h2>", _table(tables.difference_table(diffs)) if diffs else "<p>The four main suites did not all run.</p>",
-              _figure(results / "figures/suites.png", f"Each suite by stage, temperature {temperatures[0]:g}."),
-              "<h2>LHTB stand-in: process reward</h2>", _table(tables.process_table(rows, temperatures[0])), "<h2>What ran</h2>", _table(_ran(stages))]
+    parts += [
+        "<h2>Differences between stages</h2>",
+        _table(tables.difference_table(diffs)) if diffs else "<p>The four main suites did not all run.</p>",
+        _figure(results / "figures/suites.png", f"Each suite by stage, temperature {temperatures[0]:g}."),
+        "<h2>LHTB stand-in: process reward</h2>",
+        _table(tables.process_table(rows, temperatures[0])),
+        "<h2>What ran</h2>",
+        _table(_ran(stages)),
+    ]
     for name, found in stages.items():
         if "yield" in found:
             parts += [f"<h3>Yield of {name}</h3>", _table(tables.yield_table(found["yield"]))]
     if (results / "figures/curves.png").is_file():
         parts += ["<h2>PPO</h2>", _figure(results / "figures/curves.png", "Per-step curves, first seed.")]
-    parts += ["<h2>Reward mass of failed runs</h2>", _figure(results / "figures/mass.png", "Share of all reward that failed runs hold."), _invalid(audit),
-              "<h2>The paper's claims</h2>", _table(pd.DataFrame([vars(c) for c in paper.CLAIMS])),
-              "<p>" + "; ".join(f"[{k}] {escape(v)}" for k, v in paper.MARKS.items()) + ".</p>",
-              "<h2>Parameters</h2>", f"<pre>{escape(params.read_text())}</pre>",
-              "<h2>Versions</h2><p>" + ", ".join(f"{p} {version(p)}" for p in VERSIONS) + "</p>"]
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Terminal-RSI report</title><style>{_CSS}'
-            f'figcaption{{color:#555;font-size:13px}}figure{{margin:1rem 0}}</style></head><body>{"".join(parts)}</body></html>\n')
+    parts += [
+        "<h2>Reward mass of failed runs</h2>",
+        _figure(results / "figures/mass.png", "Share of all reward that failed runs hold."),
+        _invalid(audit),
+        "<h2>The paper's claims</h2>",
+        _table(pd.DataFrame([vars(c) for c in paper.CLAIMS])),
+        "<p>" + "; ".join(f"[{k}] {escape(v)}" for k, v in paper.MARKS.items()) + ".</p>",
+        "<h2>Parameters</h2>",
+        f"<pre>{escape(params.read_text())}</pre>",
+        "<h2>Versions</h2><p>" + ", ".join(f"{p} {version(p)}" for p in VERSIONS) + "</p>",
+    ]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Terminal-RSI report</title><style>{_CSS}'
+        f"figcaption{{color:#555;font-size:13px}}figure{{margin:1rem 0}}</style></head><body>{''.join(parts)}</body></html>\n"
+    )
 
 
 def _invalid(audit: dict) -> str:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MARKS = {"P": "Terminal-RSI, arXiv 2610.22192", "T1": "T1, arXiv 2609.11042", "RSR": "Recursive Self-Rewrite, arXiv 2610.02826", "I": "inferred in this project"}
+MARKS = {
+    "P": "Terminal-RSI, arXiv 2610.22192",
+    "T1": "T1, arXiv 2609.11042",
+    "RSR": "Recursive Self-Rewrite, arXiv 2610.02826",
+    "I": "inferred in this project",
+}
 MODEL = "Qwen3.8-27B on the real suites"
 
 
@@ -37,7 +42,17 @@ CLAIMS = (
 )
 
 # Strict success in percent by (suite, stage), as far as the paper states it; the suites are the real ones, not our stand-ins.
-STRICT = {("four", "base"): 20.68, ("four", "rpr2"): 50.58, ("tb21", "rpr2"): 86.52, ("hard", "rpr2"): 79.00, ("tb3", "rpr2"): 16.95, ("tb4", "rpr2"): 19.84,
-          ("lhtb", "base"): 0.0, ("lhtb", "rpr2"): 100 * 5 / 46, ("swr100", "base"): 3.00, ("swr100", "rpr2"): 6.00}
+STRICT = {
+    ("four", "base"): 20.68,
+    ("four", "rpr2"): 50.58,
+    ("tb21", "rpr2"): 86.52,
+    ("hard", "rpr2"): 79.00,
+    ("tb3", "rpr2"): 16.95,
+    ("tb4", "rpr2"): 19.84,
+    ("lhtb", "base"): 0.0,
+    ("lhtb", "rpr2"): 100 * 5 / 46,
+    ("swr100", "base"): 3.00,
+    ("swr100", "rpr2"): 6.00,
+}
 PROCESS = {"base": 0.21, "rpr2": 0.37}
 FAILED_MASS = {"raw": 0.5009, "spr": 0.2872}

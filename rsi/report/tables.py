@@ -15,8 +15,15 @@ from rsi.report.stats import Estimate, Sample, estimate, sample
 
 FOUR = ("tb21", "hard", "tb3", "tb4")
 SHOWN = {"base": "Base", "rsr1": "RSR-1", "rpr1": "RPR-1", "rsr2": "RSR-2", "rpr2": "RPR-2", "direct_ppo": "direct PPO"}
-SUITES = {"tb21": "standin-tb21", "hard": "standin-hard", "tb3": "standin-tb3", "tb4": "standin-tb4", "four": "mean of these four", "lhtb": "standin-lhtb",
-          "swr100": "standin-swr100"}
+SUITES = {
+    "tb21": "standin-tb21",
+    "hard": "standin-hard",
+    "tb3": "standin-tb3",
+    "tb4": "standin-tb4",
+    "four": "mean of these four",
+    "lhtb": "standin-lhtb",
+    "swr100": "standin-swr100",
+}
 COMPARISONS = (("rsr1", "base"), ("rpr1", "rsr1"), ("rsr2", "rpr1"), ("rpr2", "rsr2"), ("rpr2", "rsr1"), ("rpr2", "base"), ("rpr1", "direct_ppo"))
 
 
@@ -46,8 +53,19 @@ def _row(part: pd.DataFrame, everything: pd.DataFrame, suites: Sequence[str], dr
     strict = estimate(_samples(part, everything, suites, "strict"), draws)
     progress = estimate(_samples(part, everything, suites, "progress"), draws)
     tasks = part.groupby(["suite", "task"]).size()
-    return {**names, "n": len(tasks), "attempts": int(tasks.max()), "strict": strict.mean, "low": strict.low, "high": strict.high, "progress": progress.mean,
-            "progress_low": progress.low, "progress_high": progress.high, "invalid": int((~part.valid).sum()), "source": ", ".join(sorted(part.source.unique()))}
+    return {
+        **names,
+        "n": len(tasks),
+        "attempts": int(tasks.max()),
+        "strict": strict.mean,
+        "low": strict.low,
+        "high": strict.high,
+        "progress": progress.mean,
+        "progress_low": progress.low,
+        "progress_high": progress.high,
+        "invalid": int((~part.valid).sum()),
+        "source": ", ".join(sorted(part.source.unique())),
+    }
 
 
 def main_rows(everything: pd.DataFrame, draws: int) -> list[dict]:
@@ -65,8 +83,19 @@ def main_rows(everything: pd.DataFrame, draws: int) -> list[dict]:
             sets = [(s, [s]) for s in present] + ([("four", list(FOUR))] if set(FOUR) <= set(present) else [])
             for seed in [None, *sorted(x for x in mine.seed.unique() if x >= 0)]:
                 of_seed = mine if seed is None else mine[mine.seed == seed]
-                rows += [_row(of_seed[of_seed.suite.isin(suites)], everything, suites, draws, suite=key, stage=stage, seed=None if seed is None else int(seed),
-                              temperature=float(temperature)) for key, suites in sets]
+                rows += [
+                    _row(
+                        of_seed[of_seed.suite.isin(suites)],
+                        everything,
+                        suites,
+                        draws,
+                        suite=key,
+                        stage=stage,
+                        seed=None if seed is None else int(seed),
+                        temperature=float(temperature),
+                    )
+                    for key, suites in sets
+                ]
     return rows
 
 
@@ -114,16 +143,34 @@ def main_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
 
 def difference_table(found: Sequence[dict]) -> pd.DataFrame:
     """The differences in points of the four-suite mean."""
-    return pd.DataFrame([{"difference": f"{SHOWN[d['stage']]} − {SHOWN[d['against']]}", "temperature": d["temperature"], "points": f"{100 * d['difference']:+.1f}",
-                          "95 % interval": f"[{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]",
-                          "by seed": ", ".join(f"{100 * v:+.1f}" for v in d["by_seed"].values())} for d in found])
+    return pd.DataFrame(
+        [
+            {
+                "difference": f"{SHOWN[d['stage']]} − {SHOWN[d['against']]}",
+                "temperature": d["temperature"],
+                "points": f"{100 * d['difference']:+.1f}",
+                "95 % interval": f"[{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]",
+                "by seed": ", ".join(f"{100 * v:+.1f}" for v in d["by_seed"].values()),
+            }
+            for d in found
+        ]
+    )
 
 
 def process_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
     """LHTB's process reward (mean progress) by stage, beside the paper's."""
     chosen = [r for r in rows if r["seed"] is None and r["temperature"] == temperature and r["suite"] == "lhtb"]
-    return pd.DataFrame([{"stage": SHOWN[r["stage"]], "process reward": f"{r['progress']:.3f} [{r['progress_low']:.3f}, {r['progress_high']:.3f}]",
-                          "strict": f"{100 * r['strict']:.1f} %", "paper [P]": paper.PROCESS.get(r["stage"], "")} for r in chosen])
+    return pd.DataFrame(
+        [
+            {
+                "stage": SHOWN[r["stage"]],
+                "process reward": f"{r['progress']:.3f} [{r['progress_low']:.3f}, {r['progress_high']:.3f}]",
+                "strict": f"{100 * r['strict']:.1f} %",
+                "paper [P]": paper.PROCESS.get(r["stage"], ""),
+            }
+            for r in chosen
+        ]
+    )
 
 
 def yield_table(found: dict) -> pd.DataFrame:
@@ -131,11 +178,22 @@ def yield_table(found: dict) -> pd.DataFrame:
     counts, solved = found["counts"], found["solved_by"]
     rows = [(f"discovery: {h}", counts.get(f"rollouts_{h}", 0), counts.get(f"passes_{h}", 0), f"{len(tasks)} tasks solved") for h, tasks in solved.items()]
     union = len(set().union(*solved.values())) if solved else 0
-    rows += [("all harnesses together", sum(r[1] for r in rows), sum(r[2] for r in rows), f"{union} tasks solved"),
-             ("runbook drafts", counts.get("drafts", 0), counts.get("runbooks", 0), f"from {counts.get('sources', 0)} sources; {counts.get('given_up', 0)} given up"),
-             ("executions", counts.get("executions", 0), counts.get("passes_executed", 0), "runbook-guided, fresh sandbox"),
-             ("direct passes", counts.get("passes_direct", 0), counts.get("kept_direct", 0), "generic harness, unrewritten"),
-             ("kept executions", counts.get("passes_executed", 0), counts.get("kept_executed", 0),
-              f"dropped: {counts.get('dropped_value_leak', 0)} value leaks, {counts.get('dropped_duplicate', 0)} duplicates, {counts.get('dropped_over_cap', 0)} over the cap"),
-             ("renamed and run again", counts.get("renamed", 0), counts.get("renamed_verified", 0), "verified anew before training")]
+    rows += [
+        ("all harnesses together", sum(r[1] for r in rows), sum(r[2] for r in rows), f"{union} tasks solved"),
+        (
+            "runbook drafts",
+            counts.get("drafts", 0),
+            counts.get("runbooks", 0),
+            f"from {counts.get('sources', 0)} sources; {counts.get('given_up', 0)} given up",
+        ),
+        ("executions", counts.get("executions", 0), counts.get("passes_executed", 0), "runbook-guided, fresh sandbox"),
+        ("direct passes", counts.get("passes_direct", 0), counts.get("kept_direct", 0), "generic harness, unrewritten"),
+        (
+            "kept executions",
+            counts.get("passes_executed", 0),
+            counts.get("kept_executed", 0),
+            f"dropped: {counts.get('dropped_value_leak', 0)} value leaks, {counts.get('dropped_duplicate', 0)} duplicates, {counts.get('dropped_over_cap', 0)} over the cap",
+        ),
+        ("renamed and run again", counts.get("renamed", 0), counts.get("renamed_verified", 0), "verified anew before training"),
+    ]
     return pd.DataFrame(rows, columns=["step", "in", "through", "note"])

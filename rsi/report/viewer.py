@@ -27,8 +27,9 @@ def find_episode(name: str, folder: Path = Path("data/episodes")) -> Episode:
         for k, r in enumerate(ids.itertuples()):
             if f"{r.stage}-s{r.seed}/{r.task}/{r.harness}/{r.attempt}" == name:
                 return read_episodes(path)[k]
-    raise NoSuchEpisode(f"no episode {name!r} below {folder}; name one as STAGE-sSEED/TASK/HARNESS/ATTEMPT or as FILE#ROW, "
-                        f"for example {folder}/eval/base.parquet#0")
+    raise NoSuchEpisode(
+        f"no episode {name!r} below {folder}; name one as STAGE-sSEED/TASK/HARNESS/ATTEMPT or as FILE#ROW, for example {folder}/eval/base.parquet#0"
+    )
 
 
 def outcome(episode: Episode) -> str:
@@ -69,15 +70,19 @@ padding:.1rem .7rem;margin:.6rem 0}.ep .o{background:#f4f5f6;border-left:3px sol
 
 def as_html(episode: Episode, values: Sequence[tuple[float, float]] | None = None) -> str:
     """An HTML fragment that carries its own style. values: (value, advantage) means of each turn, shown in its head line."""
-    parts = [f"<style>{_STYLE}</style><div class='ep'><h3>{escape(episode.id)}</h3><div class='s'>suite {escape(episode.suite or '–')}, "
-             f"family {escape(episode.family)}</div><pre>{escape(episode.instruction.rstrip())}</pre>"]
+    parts = [
+        f"<style>{_STYLE}</style><div class='ep'><h3>{escape(episode.id)}</h3><div class='s'>suite {escape(episode.suite or '–')}, "
+        f"family {escape(episode.family)}</div><pre>{escape(episode.instruction.rstrip())}</pre>"
+    ]
     for k, t in enumerate(episode.turns):
         status = "timed out" if t.timed_out else f"exit {t.exit_code}" if t.exit_code is not None else ""
         worth = f" · V {values[k][0]:+.3f} · A {values[k][1]:+.3f}" if values else ""
         parts.append(f"<div class='t'><div class='s'>turn {k + 1} · {t.end - t.start} tokens {status}{worth}</div><pre>{escape(t.text.rstrip())}</pre></div>")
         if t.observation:
             parts.append(f"<pre class='o'>{escape(t.observation.rstrip())}</pre>")
-    rows = "".join(f"<div class='{'ok' if mark == '✓' else 'no'}'>{mark} {escape(name)} <span class='s'>({kind})</span></div>" for mark, name, kind in checks(episode))
+    rows = "".join(
+        f"<div class='{'ok' if mark == '✓' else 'no'}'>{mark} {escape(name)} <span class='s'>({kind})</span></div>" for mark, name, kind in checks(episode)
+    )
     return "".join([*parts, f"<h3 class='{'ok' if episode.verdict.strict else 'no'}'>{escape(outcome(episode))}</h3>{rows}</div>"])
 
 

@@ -48,8 +48,10 @@ def unpacked(suite: Path) -> Path:
             return suite
         for info in tar:
             if _bytes(suite / info.name) != tar.extractfile(info).read():
-                raise TaskError(f"{suite / info.name}: differs from {source}; to use tasks of your own name their directory in params.yaml "
-                                f"(tasks.pool_path, tasks.suites.*.path), to get the generated ones back delete {suite}")
+                raise TaskError(
+                    f"{suite / info.name}: differs from {source}; to use tasks of your own name their directory in params.yaml "
+                    f"(tasks.pool_path, tasks.suites.*.path), to get the generated ones back delete {suite}"
+                )
     return suite
 
 

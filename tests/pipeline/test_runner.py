@@ -16,9 +16,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def notebook(*cells: str) -> dict:
-    return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": {"name": "elsewhere", "display_name": "x"}, "widgets": {}},
-            "cells": [{"cell_type": "code", "id": os.urandom(4).hex(), "metadata": {"tags": ["parameters"]} if k == 0 else {"collapsed": True}, "source": c,
-                       "outputs": [{"output_type": "stream", "name": "stdout", "text": "old"}], "execution_count": 7} for k, c in enumerate(cells)]}
+    return {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"kernelspec": {"name": "elsewhere", "display_name": "x"}, "widgets": {}},
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": os.urandom(4).hex(),
+                "metadata": {"tags": ["parameters"]} if k == 0 else {"collapsed": True},
+                "source": c,
+                "outputs": [{"output_type": "stream", "name": "stdout", "text": "old"}],
+                "execution_count": 7,
+            }
+            for k, c in enumerate(cells)
+        ],
+    }
 
 
 @pytest.fixture
@@ -60,7 +73,9 @@ def test_a_notebook_runs_with_its_parameters_and_equal_runs_leave_equal_bytes(pr
 
 
 def test_progress_bars_reach_the_terminal_and_not_the_notebook(project):
-    done, executed = run(project, "x = 1", "from rsi.notebooks import progress\nfrom tqdm import tqdm\nwith progress():\n    list(tqdm(range(3), disable=False, desc='bar'))")
+    done, executed = run(
+        project, "x = 1", "from rsi.notebooks import progress\nfrom tqdm import tqdm\nwith progress():\n    list(tqdm(range(3), disable=False, desc='bar'))"
+    )
     assert "bar" in done.stderr and "3/3" in done.stderr
     assert "bar" not in printed(executed)
 
@@ -123,6 +138,8 @@ def test_shipped_notebooks_hold_no_outputs_and_have_parameters():
     for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(file.read_text())["cells"]
         code = [c for c in cells if c["cell_type"] == "code"]
-        assert all(not c["outputs"] and c["execution_count"] is None for c in code), f"{file.name} holds outputs; run: jupyter nbconvert --clear-output --inplace"
+        assert all(not c["outputs"] and c["execution_count"] is None for c in code), (
+            f"{file.name} holds outputs; run: jupyter nbconvert --clear-output --inplace"
+        )
         assert sum("parameters" in c["metadata"].get("tags", []) for c in code) == 1, file.name
         assert "here()" in "".join("".join(c["source"]) for c in code), file.name

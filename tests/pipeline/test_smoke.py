@@ -42,7 +42,21 @@ def smoke(tmp_path_factory) -> Path:
 
 
 def test_all_stages_ran_and_left_their_pages(smoke):
-    for name in ("tasks", "corpus", "base", "rsr1-s0", "rpr1-s0", "rsr2-s0", "rpr2-s0", "direct_ppo-s0", "eval-base", "eval-rpr2-s0", "table_main", "audit", "report"):
+    for name in (
+        "tasks",
+        "corpus",
+        "base",
+        "rsr1-s0",
+        "rpr1-s0",
+        "rsr2-s0",
+        "rpr2-s0",
+        "direct_ppo-s0",
+        "eval-base",
+        "eval-rpr2-s0",
+        "table_main",
+        "audit",
+        "report",
+    ):
         executed = json.loads((smoke / f"data/executed/{name}.ipynb").read_text())
         assert all(c["execution_count"] for c in executed["cells"] if c["cell_type"] == "code"), name
         page = (smoke / f"data/executed/{name}.html").read_text()
@@ -70,8 +84,14 @@ def test_metrics_and_plots_show(smoke):
 
 def test_notebooks_run_interactively_on_the_last_run(smoke):
     for name in ("rpr", "explore"):
-        done = subprocess.run([sys.executable, "-m", "rsi.notebooks", "run", name, "--as", f"../work/interactive-{name}"], cwd=smoke, env=environment(smoke), capture_output=True,
-                              text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-m", "rsi.notebooks", "run", name, "--as", f"../work/interactive-{name}"],
+            cwd=smoke,
+            env=environment(smoke),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -100,8 +120,14 @@ def test_saving_a_notebook_with_outputs_re_runs_nothing_but_the_cleaning(smoke):
 def test_case_23_sigkill_in_the_middle_of_a_stage_then_repro_ends_with_the_same_hashes(smoke):
     assert dvc(smoke, "repro").returncode == 0
     before = hashes(smoke)
-    running = subprocess.Popen([BIN / "dvc", "repro", "--force", "--single-item", "rpr1@0"], cwd=smoke, env=environment(smoke), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)
+    running = subprocess.Popen(
+        [BIN / "dvc", "repro", "--force", "--single-item", "rpr1@0"],
+        cwd=smoke,
+        env=environment(smoke),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         deadline = time.monotonic() + 120
         while not list(smoke.glob("data/work/rpr1-s0/*/step-000/chunk-*.parquet")) and time.monotonic() < deadline and running.poll() is None:

@@ -31,10 +31,24 @@ def episode(task: str = "t-0", strict: bool = False, valid: bool = True, attempt
     """Two checks that count (one intermediate, passed; one final) and one that held before any work."""
     checks = {"step": True, "end": strict, "kept": True} if valid else {}
     mask = np.array([False, False, True, True, False, True], bool)
-    return Episode(task=task, family="files", suite="pool", harness="terminus", stage="rpr1-000", seed=0, attempt=attempt, tokens=np.arange(6, dtype=np.int32), mask=mask,
-                   logprobs=np.where(mask, -0.5, 0).astype(np.float32), turns=(Turn(2, 4, "look <b>", "ls", "a.txt", 0), Turn(5, 6, "done", "submit", "")), prompt_length=2,
-                   truncated=False, verdict=Verdict(checks, strict, valid, "" if valid else "no reward file"), instruction="1. do it.",
-                   specs=(CheckSpec("step", "intermediate"), CheckSpec("end"), CheckSpec("kept", "final", True)))
+    return Episode(
+        task=task,
+        family="files",
+        suite="pool",
+        harness="terminus",
+        stage="rpr1-000",
+        seed=0,
+        attempt=attempt,
+        tokens=np.arange(6, dtype=np.int32),
+        mask=mask,
+        logprobs=np.where(mask, -0.5, 0).astype(np.float32),
+        turns=(Turn(2, 4, "look <b>", "ls", "a.txt", 0), Turn(5, 6, "done", "submit", "")),
+        prompt_length=2,
+        truncated=False,
+        verdict=Verdict(checks, strict, valid, "" if valid else "no reward file"),
+        instruction="1. do it.",
+        specs=(CheckSpec("step", "intermediate"), CheckSpec("end"), CheckSpec("kept", "final", True)),
+    )
 
 
 @pytest.fixture
@@ -46,9 +60,13 @@ def collection(tmp_path, monkeypatch):
 
 def test_help_is_quick():
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import sys; sys.argv = ['rsi', '--help']; from rsi.cli import app; app()"], check=True, capture_output=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv = ['rsi', '--help']; from rsi.cli import app; app()"], check=True, capture_output=True, cwd=ROOT
+    )
     assert time.perf_counter() - started < 3  # half a second on an idle machine; torch alone would take longer than this
-    loaded = subprocess.run([sys.executable, "-c", "import sys, rsi.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"], capture_output=True, text=True, cwd=ROOT)
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, rsi.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"], capture_output=True, text=True, cwd=ROOT
+    )
     assert loaded.stdout.strip() == "False False"
 
 

@@ -21,8 +21,11 @@ MAY = {
     "report": {"paths", "rewards", "persist"},  # artifacts only, plus the two modules below
     "profiles": set(),
 }
-ALLOWED_MODULES = {"report": {"rsi.harness.store", "rsi.harness.episode"}, "harness": {"rsi.params"},
-                   "base": {"rsi.rsr.runbook", "rsi.rsr.method"}}  # the corpus writes runbooks in the planner's form
+ALLOWED_MODULES = {
+    "report": {"rsi.harness.store", "rsi.harness.episode"},
+    "harness": {"rsi.params"},
+    "base": {"rsi.rsr.runbook", "rsi.rsr.method"},
+}  # the corpus writes runbooks in the planner's form
 
 
 def imported(file: Path) -> set[str]:

@@ -37,8 +37,10 @@ def needs(stage: str) -> set[str]:
 
 def reads_from(stage: str) -> set[str]:
     """Stages whose outputs `stage` depends on (a directory depends on all that is written below it)."""
+
     def meets(dep: str, out: str) -> bool:
         return dep == out or out.startswith(dep + "/") or bool(re.fullmatch(re.escape(dep).replace(r"\*", "[^/]*"), out))
+
     return {other for other in STAGES if other != stage and any(meets(d, o) for d in needs(stage) for o in produced(other))}
 
 
@@ -55,8 +57,19 @@ def test_every_parameter_is_used_by_some_stage():
     assert leaves - NO_RESULT - set().union(*map(uses, STAGES)) == set()
 
 
-@pytest.mark.parametrize(("stage", "groups"), [("rsr1", {"rsr", "lora"}), ("rsr2", {"rsr", "lora"}), ("rpr1", {"lora"}), ("rpr2", {"lora"}), ("direct_ppo", {"lora"}),
-                                                ("evaluate", set()), ("evaluate_base", set()), ("corpus", {"corpus"})])
+@pytest.mark.parametrize(
+    ("stage", "groups"),
+    [
+        ("rsr1", {"rsr", "lora"}),
+        ("rsr2", {"rsr", "lora"}),
+        ("rpr1", {"lora"}),
+        ("rpr2", {"lora"}),
+        ("direct_ppo", {"lora"}),
+        ("evaluate", set()),
+        ("evaluate_base", set()),
+        ("corpus", {"corpus"}),
+    ],
+)
 def test_rollout_stages_list_what_changes_their_episodes(stage, groups):
     assert uses(stage) >= ROLLOUT
     assert {k for k in uses(stage) if k.split(".")[0] in groups} == {f"{g}.{k}" for g in groups for k in PARAMS[g]}
@@ -71,15 +84,18 @@ TABLES = {"table_main", "report"}
 AFTER_RPR2 = {"evaluate", "audit"} | TABLES
 
 
-@pytest.mark.parametrize(("parameter", "expected"), [
-    ("reward.beta", {"rpr2"} | AFTER_RPR2),
-    ("rpr.actor_lr_cycle2", {"rpr2"} | AFTER_RPR2),
-    ("rpr.warmup_episodes", {"rpr1", "direct_ppo", "rsr2", "rpr2"} | AFTER_RPR2),
-    ("rsr.runbooks", {"rsr1", "rpr1", "rsr2", "rpr2"} | AFTER_RPR2),
-    ("eval.attempts", {"evaluate", "evaluate_base"} | TABLES),
-    ("eval.bootstrap", TABLES),
-    ("rollout.workers", set()),
-])
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ("reward.beta", {"rpr2"} | AFTER_RPR2),
+        ("rpr.actor_lr_cycle2", {"rpr2"} | AFTER_RPR2),
+        ("rpr.warmup_episodes", {"rpr1", "direct_ppo", "rsr2", "rpr2"} | AFTER_RPR2),
+        ("rsr.runbooks", {"rsr1", "rpr1", "rsr2", "rpr2"} | AFTER_RPR2),
+        ("eval.attempts", {"evaluate", "evaluate_base"} | TABLES),
+        ("eval.bootstrap", TABLES),
+        ("rollout.workers", set()),
+    ],
+)
 def test_case_24_one_parameter_re_runs_exactly_the_stages_that_use_it(parameter, expected):
     assert reruns(parameter) == expected
 
@@ -107,7 +123,12 @@ def test_every_command_in_the_readme_exists():
 
     command, makefile = get_command(app), (ROOT / "Makefile").read_text()
     blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = [line.split("#")[0].split() if not line.startswith("rsi show") else line.split("    #")[0].split() for b in blocks for line in b.splitlines() if line.strip()]
+    lines = [
+        line.split("#")[0].split() if not line.startswith("rsi show") else line.split("    #")[0].split()
+        for b in blocks
+        for line in b.splitlines()
+        if line.strip()
+    ]
     assert len(lines) > 10
     for words in lines:
         if words[0] == "make":

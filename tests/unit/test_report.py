@@ -59,9 +59,22 @@ def frame() -> pd.DataFrame:
             for seed in seeds:
                 for task in range(4):
                     for temperature in (0.1, 1.0):
-                        rows.append({"suite": suite, "task": f"{suite}-{task}", "family": "f", "attempt": 0, "valid": not (task == 3 and stage == "base"), "strict": task < solved,
-                                     "progress": 1.0 if task < solved else 0.5, "cause": "", "stage": stage, "seed": seed, "temperature": temperature,
-                                     "source": f"data/episodes/eval/{stage}.parquet"})
+                        rows.append(
+                            {
+                                "suite": suite,
+                                "task": f"{suite}-{task}",
+                                "family": "f",
+                                "attempt": 0,
+                                "valid": not (task == 3 and stage == "base"),
+                                "strict": task < solved,
+                                "progress": 1.0 if task < solved else 0.5,
+                                "cause": "",
+                                "stage": stage,
+                                "seed": seed,
+                                "temperature": temperature,
+                                "source": f"data/episodes/eval/{stage}.parquet",
+                            }
+                        )
     return pd.DataFrame(rows)
 
 
@@ -70,7 +83,9 @@ def test_main_rows_hold_what_the_schema_says():
     keys = {"suite", "stage", "seed", "temperature", "n", "attempts", "strict", "low", "high", "progress", "invalid", "source"}
     assert all(keys <= r.keys() for r in rows)
     pick = {(r["suite"], r["stage"], r["seed"], r["temperature"]): r for r in rows}
-    assert pick["tb21", "rsr1", None, 0.1]["strict"] == 0.5 and pick["tb21", "rsr1", None, 0.1]["attempts"] == 2 and pick["tb21", "rsr1", 1, 0.1]["attempts"] == 1
+    assert (
+        pick["tb21", "rsr1", None, 0.1]["strict"] == 0.5 and pick["tb21", "rsr1", None, 0.1]["attempts"] == 2 and pick["tb21", "rsr1", 1, 0.1]["attempts"] == 1
+    )
     assert pick["four", "base", None, 1.0]["strict"] == pytest.approx(1 / 3) and pick["four", "base", None, 1.0]["invalid"] == 4
     assert pick["four", "base", None, 1.0]["n"] == 16 and ("base", 0) not in {(r["stage"], r["seed"]) for r in rows}
     assert summary(rows)["T0.1"]["rpr1"] == 75.0
