@@ -203,8 +203,11 @@ def serve_kernel(argv: list[str]) -> None:
     `exit()` raises as `sys.exit()` does: in a kernel of its own it would only ask the front end, and later cells would run.
     """
     die_with_parent(int(os.environ["RSI_STAGE_STDERR"].split("/")[2]))
+    import warnings
+
     from ipykernel import kernelapp
 
+    warnings.filterwarnings("ignore", message="IProgress not found")  # bars are text on the terminal
     sys.argv = ["ipykernel", *argv, "--log-level=ERROR"]
     kernelapp.launch_new_instance(exec_lines=["import sys as _sys; exit = quit = _sys.exit"])
 

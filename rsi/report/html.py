@@ -46,7 +46,7 @@ def _ran(results: dict[str, dict]) -> pd.DataFrame:
             rows.append(
                 (
                     name,
-                    f"reward {found['reward']}: {first['reward']:.3f} → {last['reward']:.3f}, strict {100 * first['strict']:.0f} → {100 * last['strict']:.0f} %",
+                    f"reward {found['reward']}: {first['reward']:.3f} → {last['reward']:.3f}, strict {first['strict']:.0%} → {last['strict']:.0%}",
                     f"{len(found['steps'])} PPO steps",
                 )
             )
@@ -62,8 +62,8 @@ def build(results: Path, params: Path) -> str:
     stages, temperatures = _stages(results), sorted({r["temperature"] for r in rows})
     parts = [
         "<h1>Terminal-RSI: one run, reproduced on a laptop</h1>",
-        "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a 95 % "
-        "interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
+        "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a "
+        "95 % interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
         f"{escape(paper.MODEL)}: another model on other tasks, shown for orientation and not comparable in size.</p>",
         _figure(results / "figures/main.png", "Strict success by stage, mean of four stand-in suites; the paper's values apart."),
     ]
