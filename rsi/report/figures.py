@@ -141,7 +141,7 @@ def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
         ax.set_title(f"{SUITES[suite]} (n = {next(iter(picked.values()))['n']})")
         ax.set_xticks(range(len(picked)), [SHOWN[s] for s in STAGES if s in picked], rotation=40, ha="right")
         ax.set_ylim(0, max(10, ax.get_ylim()[1]))
-        ax.set_ylabel("%")
+        ax.set_ylabel("%" if suite == "lhtb" else "strict success (%)")
         if suite == "lhtb":
             ax.legend(loc="best", fontsize=8)
     return fig

@@ -9,8 +9,22 @@ from dvclive import Live
 
 from rsi.persist import WorkDir
 
-_SHOWN = ("reward", "strict", "progress", "failed_share", "explained_variance", "value_loss", "kl", "clip_fraction", "entropy", "logprob_gap", "turns",
-          "action_tokens", "truncated", "invalid")
+_SHOWN = (
+    "reward",
+    "strict",
+    "progress",
+    "failed_share",
+    "explained_variance",
+    "value_loss",
+    "kl",
+    "clip_fraction",
+    "entropy",
+    "logprob_gap",
+    "turns",
+    "action_tokens",
+    "truncated",
+    "invalid",
+)
 
 
 class LiveLog:

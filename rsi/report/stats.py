@@ -6,6 +6,7 @@ suite uses the same draws, so that the interval of a difference is a paired one.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def estimate(samples: Sequence[Sample], draws: int) -> Estimate:
     return Estimate(float(np.mean(means)), np.mean(drawn, axis=0))
 
 
+@functools.cache
 def _weights(suite: str, tasks: int, draws: int) -> np.ndarray:
     """How often each task is drawn [draws, tasks]. The same for every stage: that pairs the differences."""
     rng = np.random.default_rng([zlib.crc32(suite.encode()), tasks, draws])

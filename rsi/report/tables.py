@@ -41,10 +41,9 @@ def load_evaluations(files: Sequence[Path]) -> pd.DataFrame:
 
 
 def _samples(part: pd.DataFrame, everything: pd.DataFrame, suites: Sequence[str], value: str) -> list[Sample]:
-    out = []
+    out, universes = [], everything.groupby("suite").task.unique()
     for suite in suites:
-        mine = part[part.suite == suite]
-        universe = everything.loc[everything.suite == suite, "task"].unique()
+        mine, universe = part[part.suite == suite], universes[suite]
         out.append(sample(suite, mine.task.tolist(), mine[value].fillna(0).astype(float).tolist(), mine.valid.tolist(), universe))
     return out
 
@@ -192,7 +191,7 @@ def yield_table(found: dict) -> pd.DataFrame:
             "kept executions",
             counts.get("passes_executed", 0),
             counts.get("kept_executed", 0),
-            f"dropped: {counts.get('dropped_value_leak', 0)} value leaks, {counts.get('dropped_duplicate', 0)} repeated, {counts.get('dropped_over_cap', 0)} over cap",
+            f"dropped: {counts.get('dropped_value_leak', 0)} leaks, {counts.get('dropped_duplicate', 0)} repeated, {counts.get('dropped_over_cap', 0)} over cap",
         ),
         ("renamed and run again", counts.get("renamed", 0), counts.get("renamed_verified", 0), "verified anew before training"),
     ]
