@@ -27,8 +27,10 @@ def _table(frame: pd.DataFrame, index: bool = False) -> str:
     return f'<div style="overflow-x:auto">{frame.to_html(index=index, border=0)}</div>'
 
 
-def _stages(results: Path) -> dict[str, dict]:
-    return {f.stem: json.loads(f.read_text()) for f in sorted((results / "stages").glob("*.json"))}
+def _stages(results: Path, rows: Sequence[dict]) -> dict[str, dict]:
+    """What the stages of this run left; files of seeds that are no longer run are passed over."""
+    runs = {Path(file).stem for r in rows for file in r["source"].split(", ")}
+    return {run: json.loads((results / "stages" / f"{run}.json").read_text()) for run in sorted(runs)}
 
 
 def _ran(results: dict[str, dict]) -> pd.DataFrame:
@@ -59,7 +61,7 @@ def _ran(results: dict[str, dict]) -> pd.DataFrame:
 def build(results: Path, params: Path) -> str:
     """The page. `results` holds main.json, differences.json, audit.json, stages/ and figures/ (made by the table stages)."""
     rows, diffs, audit = (json.loads((results / n).read_text()) for n in ("main.json", "differences.json", "audit.json"))
-    stages, temperatures = _stages(results), sorted({r["temperature"] for r in rows})
+    stages, temperatures = _stages(results, rows), sorted({r["temperature"] for r in rows})
     parts = [
         "<h1>Terminal-RSI: one run, reproduced on a laptop</h1>",
         "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a "

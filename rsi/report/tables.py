@@ -191,7 +191,7 @@ def yield_table(found: dict) -> pd.DataFrame:
             "kept executions",
             counts.get("passes_executed", 0),
             counts.get("kept_executed", 0),
-            f"dropped: {counts.get('dropped_value_leak', 0)} leaks, {counts.get('dropped_duplicate', 0)} repeated, {counts.get('dropped_over_cap', 0)} over cap",
+            f"dropped: {counts.get('dropped_value_leak', 0)} leaks, {counts.get('dropped_duplicate', 0)} repeated, {counts.get('dropped_over_cap', 0)} capped",
         ),
         ("renamed and run again", counts.get("renamed", 0), counts.get("renamed_verified", 0), "verified anew before training"),
     ]
