@@ -49,7 +49,10 @@ class Base(_Strict):
     layers: int
     heads: int
     kv_heads: int
+    head_dim: int
     mlp: int
+    primer: int = Field(ge=0)
+    short_tokens: int = Field(gt=0)
     lr: float
     epochs: float
     batch_tokens: int

@@ -53,12 +53,13 @@ def scripted_steps(steps: Sequence[Mapping]) -> list[ScriptedStep]:
 
 
 def say(k: int, n: int, step: ScriptedStep, actions: Sequence[tuple[str, str]]) -> list[str]:
-    """The turns of one step: the clause restated, then the remark, then the command."""
-    return [format_action(f"step {k} of {n}: {step.clause}. {note}".strip() + ("." if note else ""), command) for command, note in actions]
+    """The turns of one step: what is done, the clause restated, the remark, then the command."""
+    return [format_action(f"{k - 1} of {n} steps are done. now step {k} of {n}: {step.clause}. {note}".strip() + ("." if note else ""), command)
+            for command, note in actions]
 
 
 def submit(n: int) -> str:
-    return format_action(f"all {n} steps are done.", SUBMIT)
+    return format_action(f"{n} of {n} steps are done. no step is left, so the task is complete.", SUBMIT)
 
 
 def rates(steps: Sequence[ScriptedStep], guided: bool) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ A name is the same id wherever it stands (after a space, a slash or a quote), so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,8 +19,10 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
 )
-# digits alone, letters with the space before them, newlines alone, runs of other marks
-_SPLIT = Regex(r"\d| ?[A-Za-z]+|\n| ?[^\sA-Za-z\d]+|\s")
+# Spaces go with the words around a name, never with the name: `directory amber` is [directory ][amber], so what precedes a
+# name in the task also precedes it in the command, and copying is a matter of two neighbouring tokens. An extension is one
+# piece, digits and newlines stand alone.
+_SPLIT = Regex(r"\.[a-z]+ ?| ?[A-Za-z]+ ?|\d|\n| ?[^\sA-Za-z\d]+ ?|\s")
 
 
 def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int) -> PreTrainedTokenizerFast:
@@ -33,16 +36,11 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int)
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIALS])
     core.add_tokens([AddedToken(n, single_word=True, normalized=False) for n in names])
-    known = set(names)
-    masked = (" ".join(w for w in _words(text) if w.strip() not in known) for text in texts)
+    between = re.compile(r"\b(?:" + "|".join(map(re.escape, names)) + r")\b")
+    masked = (piece for text in texts for piece in between.split(text) if piece)
     trainer = trainers.BpeTrainer(vocab_size=vocab_size - len(names), special_tokens=list(SPECIALS), show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), min_frequency=2)
     core.train_from_iterator(masked, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END, pad_token=PAD, chat_template=CHAT_TEMPLATE,
                                    clean_up_tokenization_spaces=False, model_max_length=1 << 20)
 
-
-def _words(text: str) -> list[str]:
-    import re
-
-    return re.findall(r"[A-Za-z]+|[^A-Za-z]+", text)

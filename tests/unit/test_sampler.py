@@ -20,7 +20,7 @@ TEXTS = ["1. copy the file amber.txt to cedar 12", "```bash\ncp amber.txt cedar\
 def policy():
     torch.set_num_threads(1)
     tokenizer = train_tokenizer(TEXTS, NAMES, 400)
-    model = new_base(tokenizer, hidden=32, layers=2, heads=4, kv_heads=2, mlp=64, positions=256, seed=3)
+    model = new_base(tokenizer, hidden=32, layers=2, heads=4, kv_heads=2, head_dim=8, mlp=64, positions=256, seed=3)
     with torch.no_grad():  # sharper than at initialisation, so that equality means something
         for p in model.parameters():
             p.mul_(3.0) if p.ndim > 1 else None
