@@ -11,7 +11,7 @@ TOOLS = frozenset(
 _OPERATOR = re.compile(r"^(\|\|?|&&?|;|>>?|<)$")
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\|\||&&|>>|[|&;<>]|[^\s|&;<>'"]+""")
 _OPTION = re.compile(r"^--?[A-Za-z][A-Za-z-]*$|^-\d*$|^[+-]x$|^[ugoa]*[+-][rwx]+$")
-_GIT = frozenset("add branch checkout cherry-pick clone commit diff init log merge reset restore revert show stash status switch tag".split())
+GIT = frozenset("add branch checkout cherry-pick clone commit diff init log merge reset restore revert show stash status switch tag".split())
 
 
 def method(command: str) -> str:
@@ -22,16 +22,24 @@ def method(command: str) -> str:
             if _OPERATOR.match(token):
                 if out and not _OPERATOR.match(out[-1]):
                     out.append(token)
-            elif token in TOOLS or (out[-1:] == ["git"] and token in _GIT) or (_OPTION.match(token) and out):
+            elif token in TOOLS or (token in GIT and _tool(out) == "git") or (_OPTION.match(token) and out):
                 out.append(token)
     while out and out[-1] in {"|", "&&", ";", "&", "<", "||"}:
         out.pop()
     return " ".join(out)
 
 
+def _tool(words: list[str]) -> str:
+    """The tool of the simple command that is being read."""
+    tool = ""
+    for word in words:
+        tool = "" if _OPERATOR.match(word) else tool or word
+    return tool
+
+
 def looks(command: str) -> bool:
     """The command only reads: no redirect into a file, and every tool in it is a reader."""
     words = method(command).split()
     readers = {"cat", "ls", "grep", "head", "tail", "wc", "find", "diff", "stat", "sort", "nl", "cut", "sha256sum", "git", "log", "status", "show", "pgrep", "ps"}
-    tools = [w for w in words if w in TOOLS or w in _GIT]
+    tools = [w for w in words if w in TOOLS or w in GIT]
     return bool(tools) and ">" not in words and ">>" not in words and all(t in readers for t in tools)

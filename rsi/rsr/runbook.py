@@ -11,11 +11,12 @@ from typing import Protocol
 
 from rsi.harness.episode import Episode
 from rsi.harness.protocol import SUBMIT
-from rsi.rsr.method import TOOLS, looks, method
+from rsi.rsr.method import GIT, TOOLS, looks, method
 from rsi.tasks.task import Task
 
 STEP = re.compile(r"\bstep (\d+) of (\d+)")
 _LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{2,}|\d+")
+_WORDS = frozenset("end all steps hold check look each result pitfall step may left out".split())
 MAX_LINES, MAX_CHARS = 30, 1200
 
 
@@ -104,9 +105,8 @@ def private_literals(task: Task, source: Episode | None, text: str) -> list[str]
     """Words and numbers of `text` that tests or solution hold and the public side (instruction, plain tools) does not."""
     private = "\n".join(p.read_text() for p in (task.tests_dir / "test.sh", task.solution_script) if p.is_file())
     hidden = set(_LITERAL.findall(private)) - set(_LITERAL.findall(task.instruction))
-    public = TOOLS | {"end", "all", "steps", "hold", "check", "look", "each", "result", "pitfall", "step", "may", "left", "out"}
-    return [w for w in dict.fromkeys(_LITERAL.findall(re.sub(r"(?m)^\d+:|all \d+ steps", " ", text))) if w in hidden and w not in public
-            and not any(w in m.split() for m in ("add branch checkout commit merge reset restore switch log",))]
+    said = re.sub(r"(?m)^\d+:|all \d+ steps|(?<!\S)--?[A-Za-z][A-Za-z-]*", " ", text)  # numbering and options are no values
+    return [w for w in dict.fromkeys(_LITERAL.findall(said)) if w in hidden and w not in TOOLS | GIT | _WORDS]
 
 
 def deterministic_review(task: Task, source: Episode, runbook: str) -> Review:

@@ -1,0 +1,164 @@
+"""RSR's parts: methods without values, runbooks that are reviewed and rewritten, the value-leak filter, renaming that is executed again."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+
+from rsi.harness.episode import Episode, Turn
+from rsi.params import load_params
+from rsi.rsr.chat import ChatError, complete
+from rsi.rsr.leaks import leaked_values
+from rsi.rsr.method import looks, method
+from rsi.rsr.runbook import ProgrammaticJudge, ProgrammaticPlanner, Review, deterministic_review, milestones, render, write_runbook
+from rsi.rsr.stage import Yield, choose_sources, keep
+from rsi.sandbox.protocol import Verdict
+from rsi.tasks.words import WORDS
+
+
+def episode(task, turns, harness="reflect", strict=True, instruction=None):
+    """An episode with these (text, command, observation) turns; one token a turn."""
+    n = len(turns)
+    tokens = np.arange(2 * n + 1, dtype=np.int32)
+    mask = np.array([False, *([True, False] * n)])
+    spans = tuple(Turn(2 * k + 1, 2 * k + 2, text, command, seen, 0 if command != "submit" else None) for k, (text, command, seen) in enumerate(turns))
+    return Episode(task.id, task.family, task.suite, harness, "rsr1", 0, 0, tokens, mask, np.zeros(len(tokens), np.float32), spans, 1, False,
+                   Verdict({"a": strict}, strict), instruction=instruction if instruction is not None else task.instruction)
+
+
+def told(k, n, command, seen="exit 0"):
+    return (f"{k - 1} of {n} steps are done. now step {k} of {n}: x.", command, seen)
+
+
+CLAIM = ("done.", "submit", "")
+
+
+@pytest.mark.parametrize("command, expected", [
+    ("mkdir -p amber/cedar && touch amber/a.txt", "mkdir -p && touch"),
+    ("sed -i 's/port=80/port=90/' birch.cfg", "sed -i"),
+    ("sort -u amber.txt > cedar.txt", "sort -u >"),
+    ("git -C amber add . && git -C amber commit -qm x", "git -C add && git -C commit -qm"),
+    ("grep -l falcon amber/*", "grep -l"),
+    ("echo 'rm -rf secret' > a.sh", "echo >"),
+])
+def test_a_method_has_no_values(command, expected):
+    said = method(command)
+    assert said == expected or set(said.split()) == set(expected.split())
+    assert not any(word in said.split() for word in ("amber", "cedar", "birch.cfg", "falcon", "secret"))
+
+
+def test_looks_only_read():
+    assert looks("cat amber.txt") and looks("grep -l x amber/*")
+    assert not looks("cat amber.txt > b") and not looks("mv a b") and not looks("./prog")
+
+
+def test_milestones_keep_the_last_way_a_step_was_done(corpus_of_tasks):
+    source = episode(corpus_of_tasks[0], [told(1, 2, "mkdir a"), told(2, 2, "grep x b"), told(2, 2, "mv b c"), CLAIM, told(1, 2, "mkdir -p a/b"), CLAIM])
+    assert milestones(source) == {1: ["mkdir -p a/b"], 2: ["grep x b", "mv b c"]}
+
+
+def test_a_private_literal_is_rejected_and_the_rewrite_drops_it(corpus_of_tasks):
+    task = next(t for t in corpus_of_tasks if t.family == "json" or "json" in t.family)
+    value = next(line.split("'")[1] for line in (task.path / "tests" / "test.sh").read_text().splitlines() if line.startswith("same ") and "'" in line)
+    if value in task.instruction or len(value) < 2:
+        pytest.skip("this instance's value is public")
+    quoted = render({k: f"echo {value}" for k in range(1, task.instruction.count("\n") + 1)})
+    review = deterministic_review(task, episode(task, [CLAIM]), quoted)
+    assert not review.accepted and review.reason == "private literal" and value in review.critique
+
+
+def test_review_finds_format_deliverable_and_unknown_tools(corpus_of_tasks):
+    task = corpus_of_tasks[0]
+    source = episode(task, [told(1, 1, "cp -r amber cedar birch"), CLAIM])
+    assert deterministic_review(task, source, "do it").reason == "format"
+    assert deterministic_review(task, source, "end: x\n1: cp -r amber cedar birch").reason == "deliverable"
+    assert deterministic_review(task, source, "end: x\n1: frobnicate -x").reason == "unsupported tool"
+    assert deterministic_review(task, source, "end: x\n1: cp -r").accepted
+
+
+def test_the_judge_wants_one_milestone_a_clause(corpus_of_tasks):
+    task = next(t for t in corpus_of_tasks if t.instruction.startswith("1.") and "\n2." in t.instruction and "\n3." not in t.instruction)
+    assert ProgrammaticJudge().judge(task, render({1: "cp", 2: "mv"})).accepted
+    assert ProgrammaticJudge().judge(task, render({1: "cp"})).reason == "milestones"
+    assert ProgrammaticJudge().judge(task, render({1: "cp", 2: ""})).reason == "empty milestone"
+
+
+def test_rejection_recurses_with_a_bound(corpus_of_tasks):
+    task = corpus_of_tasks[0]
+    source = episode(task, [CLAIM])
+
+    class Stubborn:
+        def judge(self, task, runbook):
+            return Review(False, "judgement", "no")
+
+    class Planner:
+        drafts = 0
+
+        def draft(self, *_):
+            return "end: x\n1: cp"
+
+        def rewrite(self, *_):
+            Planner.drafts += 1
+            return "end: x\n1: mv"
+
+    runbook, reasons = write_runbook(task, source, 0, Planner(), Stubborn(), rounds=3)
+    assert runbook is None and reasons == ["judgement"] * 4 and Planner.drafts == 4
+
+
+def test_the_programmatic_planner_writes_what_the_reviewer_accepts(corpus_of_tasks, written):
+    for task in corpus_of_tasks[:30]:
+        n = len([s for s in task.metadata["steps"] if s["clause"]])
+        turns = [told(k, n, a["command"]) for k, s in enumerate((s for s in task.metadata["steps"] if s["clause"]), 1) for a in s["solve"]]
+        source = episode(task, [*turns, CLAIM])
+        for variant in range(4):
+            runbook, _ = write_runbook(task, source, variant, ProgrammaticPlanner(), ProgrammaticJudge(), rounds=2)
+            assert runbook is not None, (task.instruction, variant)
+
+
+def test_a_value_nobody_could_know_is_a_leak_and_one_that_was_printed_is_not(corpus_of_tasks):
+    task = corpus_of_tasks[0]
+    private = {"walrus", "417"}
+    guessed = episode(task, [("", "echo walrus > a", "exit 0"), CLAIM], instruction="write the word")
+    read = episode(task, [("", "cat b", "exit 0\nwalrus 417"), ("", "echo walrus 417 > a", "exit 0"), CLAIM], instruction="write the word")
+    assert leaked_values(guessed, private) == ["walrus"]
+    assert leaked_values(read, private) == []
+    assert leaked_values(guessed, set()) == []
+
+
+def test_only_verified_finished_distinct_runs_are_kept(corpus_of_tasks, fmt):
+    task = corpus_of_tasks[0]
+    params = load_params().rsr.model_copy(update={"per_task": 2, "per_family": 9})
+    good = episode(task, [("", "true", "exit 0"), CLAIM], "terminus")
+    runs = [good, good, episode(task, [("", "false", "exit 0"), CLAIM], "terminus", strict=False), good.with_(truncated=True),
+            episode(task, [("", "true", "exit 0"), ("", "ls", "")], "terminus")]
+    found = Yield()
+    kept = keep(runs, [], {task.id: task}, fmt, params, found, set(WORDS))
+    assert len(kept) == 1 and found.counts["dropped_duplicate"] == 1 and found.counts["kept_direct"] == 1
+    assert not kept[0].logprobs.any() and kept[0].train_temperature is None
+
+
+def test_sources_are_successes_of_the_other_harnesses(corpus_of_tasks):
+    a, b = corpus_of_tasks[:2]
+    runs = [episode(a, [CLAIM], "terminus"), episode(a, [("", "ls", ""), CLAIM], "reflect"), episode(a, [CLAIM], "statem"), episode(b, [CLAIM], "reflect", strict=False)]
+    assert [(e.task, e.harness) for e in choose_sources(runs, 5)] == [(a.id, "statem")]
+
+
+@pytest.mark.parametrize("status, body", [(500, "oops"), (200, "not json"), (200, json.dumps({"choices": []}))])
+def test_an_endpoint_that_does_not_answer_is_named(status, body):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):  # noqa: N802
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    with pytest.raises(ChatError, match=f"{url}: no chat completion from model 'm'"):
+        complete(url, "m", "s", "u")
+    server.shutdown()
