@@ -51,7 +51,6 @@ class Base(_Strict):
     kv_heads: int
     head_dim: int
     mlp: int
-    primer: int = Field(ge=0)
     short_tokens: int = Field(gt=0)
     lr: float
     epochs: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -134,7 +135,8 @@ def make_rsr(params: Params, cycle: int, seed: int) -> dict:
     work = WorkDir(paths.run_name(stage, seed), params.rsr.model_dump(), params.rollout.model_dump(), params.lora.model_dump(), params.tasks.model_dump(mode="json"), source)
     policy, ref = open_policy(params, source, work)
     planner, judge = make_planner(params.rsr)
-    tasks = choose(pool_tasks(params), params.rsr.tasks, (seed, stage, "tasks"))
+    everything = pool_tasks(params)
+    tasks = choose(everything, min(params.rsr.tasks, len(everything)), (seed, stage, "tasks"))
     with rollout_pool(params) as pool:
         kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), params.rsr, planner, judge,
                                                stage=stage, seed=seed, work=work, words=WORDS)
@@ -189,20 +191,17 @@ def make_evaluation(params: Params, stage: str, seed: int | None) -> list[Episod
     e, actor = params.eval, paths.actor(stage, seed)
     name = paths.run_name(stage, seed)
     work = WorkDir(f"eval-{name}", e.model_dump(), params.rollout.model_dump(), params.tasks.model_dump(mode="json"), actor)
-    cold, warm = Sampling(e.temperature, e.top_p, e.top_k), Sampling(e.warm_temperature)
+    suites = {key: [replace(t, suite=key) for t in suite_tasks(params, key)] for key in params.tasks.suites}
+    cold = [(t, e.long_attempts if key == "lhtb" else e.attempts) for key, tasks in suites.items() for t in tasks]
+    warm = [(t, e.warm_attempts) for key in FOUR for t in suites.get(key, [])]
     run = {"stage": name, "seed": seed or 0, "work": work}
-    episodes: list[Episode] = []
     with rollout_pool(params) as pool:
-        for key in params.tasks.suites:
-            tasks = suite_tasks(params, key)
-            attempts = e.long_attempts if key == "lhtb" else e.attempts
-            episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), cold, attempts, name=f"{key}-cold", **run), key, e.temperature)
-            if key in FOUR and e.warm_attempts:
-                episodes += tagged(evaluate(tasks, actor, pool, rollout_config(params), warm, e.warm_attempts, name=f"{key}-warm", **run), key, e.warm_temperature)
+        episodes = tagged(evaluate(cold, actor, pool, rollout_config(params), Sampling(e.temperature, e.top_p, e.top_k), name="cold", **run), e.temperature)
+        episodes += tagged(evaluate(warm, actor, pool, rollout_config(params), Sampling(e.warm_temperature), name="warm", **run), e.warm_temperature)
     write_episodes(paths.episodes(f"eval/{name}"), episodes)
     work.discard()
     return episodes
 
 
-def tagged(episodes: list[Episode], suite: str, temperature: float) -> list[Episode]:
-    return [e.with_(suite=suite, extra={**e.extra, "temperature": temperature}) for e in episodes]
+def tagged(episodes: list[Episode], temperature: float) -> list[Episode]:
+    return [e.with_(extra={**e.extra, "temperature": temperature}) for e in episodes]

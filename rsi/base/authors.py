@@ -53,8 +53,8 @@ def scripted_steps(steps: Sequence[Mapping]) -> list[ScriptedStep]:
 
 
 def say(k: int, n: int, step: ScriptedStep, actions: Sequence[tuple[str, str]]) -> list[str]:
-    """The turns of one step: what is done, the clause restated, the remark, then the command."""
-    return [format_action(f"{k - 1} of {n} steps are done. now step {k} of {n}: {step.clause}. {note}".strip() + ("." if note else ""), command)
+    """The turns of one step: what is done, the clause restated as the task numbers it, the remark, then the command."""
+    return [format_action(f"{k - 1} of {n} steps are done. now {k}. {step.clause}. {note}".strip() + ("." if note else ""), command)
             for command, note in actions]
 
 

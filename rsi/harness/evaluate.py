@@ -14,8 +14,9 @@ from rsi.policy.sampling import Sampling
 from rsi.tasks.task import Task
 
 
-def evaluate(tasks: Sequence[Task], actor: Path, pool: RolloutPool, config: RolloutConfig, sampling: Sampling, attempts: int, *, stage: str, seed: int,
+def evaluate(tasks: Sequence[tuple[Task, int]], actor: Path, pool: RolloutPool, config: RolloutConfig, sampling: Sampling, *, stage: str, seed: int,
              work: WorkDir, name: str) -> list[Episode]:
-    """`attempts` episodes a task at `sampling`, in order of task and attempt."""
-    jobs = [Job(t, "terminus", k) for t in tasks for k in range(attempts)]
+    """(task, attempts) pairs at one sampling; episodes in order of task and attempt. All suites go in together, so that
+    the workers are never left with the end of one suite."""
+    jobs = [Job(t, "terminus", k) for t, attempts in tasks for k in range(attempts)]
     return pool.run(jobs, PolicyRef(actor), replace(config, sampling=sampling), stage=stage, seed=seed, work=work.sub(name), label=f"{stage} {name}")

@@ -102,6 +102,14 @@ def _run(ref: PolicyRef, scripts, jobs: Sequence[Job], config: RolloutConfig, st
     return write_episodes(out, episodes)
 
 
+def chunked(jobs: Sequence[Job], size: int) -> list[list[int]]:
+    """Indices of each chunk: tasks of like length together, long ones first; a small batch is dealt out to two even chunks."""
+    order = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].task.instruction), i))
+    if len(jobs) <= 2 * size:
+        return [part for part in (order[::2], order[1::2]) if part]
+    return [order[i : i + size] for i in range(0, len(order), size)]
+
+
 class RolloutPool:
     """Worker processes for rollouts. Use as a context manager; forks, so that torch is imported once a stage."""
 
@@ -122,8 +130,7 @@ class RolloutPool:
         `work` must belong to these very jobs, weights and settings (see `rsi.persist.WorkDir`).
         """
         work = Path(work)
-        order = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].task.instruction), i))
-        chunks = [order[i : i + self.chunk] for i in range(0, len(order), self.chunk)]
+        chunks = chunked(jobs, self.chunk)
         files = [work / f"chunk-{k:04d}.parquet" for k in range(len(chunks))]
         futures = [
             self.executor.submit(_run, policy, [scripts[i] for i in chunk] if scripts is not None else None,

@@ -51,21 +51,18 @@ class Session(Protocol):
 
 def pick(logits: Tensor, u: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """Inverse-CDF sampling of one token a row. logits [B, V] float32, u [B] in [0, 1) -> ids [B], log-probabilities [B]
-    of the distribution sampled from (the cut one where top_p or top_k cut)."""
-    logprobs = torch.log_softmax(logits.float() / sampling.temperature, dim=-1)
+    of the distribution sampled from: temperature, then top-k, then top-p on what top-k left, as transformers' warpers do."""
+    scaled, order = logits.float() / sampling.temperature, None
     if sampling.top_k or sampling.top_p < 1:
-        sorted_lp, order = logprobs.sort(dim=-1, descending=True, stable=True)
-        keep = torch.ones_like(sorted_lp, dtype=torch.bool)
-        if sampling.top_k:
-            keep[:, sampling.top_k :] = False
-        if sampling.top_p < 1:
-            before = sorted_lp.exp().cumsum(-1) - sorted_lp.exp()
-            keep &= before < sampling.top_p
-        cut = torch.full_like(logprobs, -torch.inf).scatter(1, order, sorted_lp.masked_fill(~keep, -torch.inf))
-        logprobs = torch.log_softmax(cut, dim=-1)
-    cdf = logprobs.double().exp().cumsum(-1)
+        scaled, order = scaled.topk(min(sampling.top_k or scaled.shape[1], scaled.shape[1]), dim=-1)
+    logprobs = torch.log_softmax(scaled, dim=-1)
+    if sampling.top_p < 1:
+        probs = logprobs.exp()
+        logprobs = torch.log_softmax(logprobs.masked_fill(probs.cumsum(-1) - probs >= sampling.top_p, -torch.inf), dim=-1)
+    cdf = logprobs.exp().double().cumsum(-1)
     ids = (cdf <= u[:, None] * cdf[:, -1:]).sum(-1).clamp_(max=logprobs.shape[1] - 1)
-    return ids, logprobs.gather(1, ids[:, None])[:, 0]
+    chosen = logprobs.gather(1, ids[:, None])[:, 0]
+    return ids if order is None else order.gather(1, ids[:, None])[:, 0], chosen
 
 
 class LockstepSession:

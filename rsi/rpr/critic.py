@@ -82,8 +82,8 @@ def load_critic(path: Path) -> Critic:
 
 
 def explained_variance(returns: Tensor, values: Tensor) -> float:
-    """EV = 1 - Var[R - V] / Var[R], over all action tokens of the batch together (T1). NaN where the returns do not vary."""
+    """EV = 1 - Var[R - V] / Var[R], over all action tokens of the batch together (T1). NaN where the returns (nearly) do not vary."""
     var = returns.double().var(unbiased=False)
-    if var == 0:
+    if var < 1e-10:
         return float("nan")
     return float(1 - (returns.double() - values.double()).var(unbiased=False) / var)

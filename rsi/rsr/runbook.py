@@ -14,7 +14,7 @@ from rsi.harness.protocol import SUBMIT
 from rsi.rsr.method import GIT, TOOLS, looks, method
 from rsi.tasks.task import Task
 
-STEP = re.compile(r"\bstep (\d+) of (\d+)")
+STEP = re.compile(r"\bnow (\d+)\. ")
 _LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{2,}|\d+")
 _WORDS = frozenset("end all steps hold check look each result pitfall step may left out".split())
 MAX_LINES, MAX_CHARS = 30, 1200

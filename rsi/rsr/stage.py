@@ -178,7 +178,10 @@ def run_rsr(tasks: Sequence[Task], actor: Path, policy: Policy, pool: RolloutPoo
 
 
 def fine_tune(policy: Policy, kept: Sequence[Episode], params: Rsr, *, key: tuple, work: WorkDir) -> list[dict]:
-    """Actor-only SFT on the sampled tokens (stop tokens included) of public episodes."""
+    """Actor-only SFT on the sampled tokens (stop tokens included) of public episodes. Nothing kept: the actor stays as it is,
+    and the yield says so."""
+    if not kept:
+        return []
     examples = [Example(e.tokens, e.mask) for e in kept]
     config = TrainConfig(lr=params.lr, epochs=params.epochs, batch_tokens=params.batch_tokens)
     return train_lm(policy.model, examples, config, key=(*key, "sft"), work=work, label="sft")

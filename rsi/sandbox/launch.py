@@ -13,6 +13,7 @@ DROPPED_ID = 64321  # a number no distribution hands out; root becomes this user
 BOOT = "import sys; sys.path.append('/.boot'); from inner.main import main; main()"
 INNER = Path(__file__).parent / "inner"
 HOST_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+TELLTALES = ("w", "uptime", "free", "top", "vmstat", "who", "users", "last", "pinky")  # print the host's clock, load or logins
 HOST_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 
 
@@ -99,6 +100,9 @@ def bwrap_command(boot_fds: dict[str, int]) -> list[str]:
             command += ["--ro-bind", str(path), str(path)]
     for name in HOST_FILES:
         command += ["--ro-bind-try", name, name]
+    for name in TELLTALES:
+        if Path("/usr/bin", name).exists():
+            command += ["--ro-bind", "/dev/null", f"/usr/bin/{name}"]
     command += ["--proc", "/proc", "--dev", "/dev", *python_mounts]
     for name, fd in boot_fds.items():
         command += ["--file", str(fd), f"/.boot/inner/{name}"]

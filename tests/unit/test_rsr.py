@@ -29,7 +29,7 @@ def episode(task, turns, harness="reflect", strict=True, instruction=None):
 
 
 def told(k, n, command, seen="exit 0"):
-    return (f"{k - 1} of {n} steps are done. now step {k} of {n}: x.", command, seen)
+    return (f"{k - 1} of {n} steps are done. now {k}. x.", command, seen)
 
 
 CLAIM = ("done.", "submit", "")
