@@ -54,7 +54,7 @@ def critic_from_actor(policy: Policy, head: str = "zero", seed: int = 0) -> Crit
         torch.manual_seed(seed)
         nn.init.normal_(critic.head.weight, std=critic.head.in_features**-0.5)
     elif head != "zero":
-        raise ValueError(f"critic.head must be zero or random, got {head!r}")
+        raise ValueError(f"rpr.critic_head must be zero or random, got {head!r}")
     return critic
 
 
@@ -73,7 +73,7 @@ def load_critic(path: Path) -> Critic:
     """Load a critic's weights. Raises CheckpointError when `path` is an actor or its value head is missing."""
     path = Path(path)
     if not (path / "critic.json").is_file():
-        raise CheckpointError(f"{path}: not a critic (no critic.json); an actor becomes a critic only by name: critic.init: from_actor")
+        raise CheckpointError(f"{path}: not a critic (no critic.json); an actor becomes one only through critic_from_actor (RPR-1 and direct PPO do that)")
     if not (path / "value_head.safetensors").is_file():
         raise CheckpointError(f"{path}: the critic has no value_head.safetensors; warm it up again or name another checkpoint")
     critic = Critic(AutoModel.from_pretrained(path, local_files_only=True, dtype=torch.float32))

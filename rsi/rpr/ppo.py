@@ -45,12 +45,15 @@ class PPOConfig:
 class Rollout:
     """Episodes as PPO sees them. Flat over action tokens in episode order; `where[i]` is episode i's slice.
 
-    old, values, advantages, returns: float32 [N]. rewards: one number an episode, on its last action token.
+    old, values, advantages, returns: float32 [N]. rewards: one number an episode, on its last action token. An unsolved episode
+    that was cut off gets the critic's value there instead: paying partial credit and the value that already expects it would
+    make running into the limit worth more than submitting. A solved one keeps its reward.
     """
 
     examples: list[Example]
     turns: list[np.ndarray]
     truncated: list[bool]
+    strict: list[bool]
     rewards: np.ndarray
     old: Tensor
     where: list[slice]
@@ -76,7 +79,7 @@ def make_rollout(episodes: Sequence[Episode], rewards: Sequence[float], temperat
         old.append(e.logprobs[e.mask])
         where.append(slice(at, at + e.action_tokens))
         at += e.action_tokens
-    return Rollout(examples, turns, [e.truncated for e in episodes], np.asarray(rewards, np.float32), torch.from_numpy(np.concatenate(old)), where)
+    return Rollout(examples, turns, [e.truncated for e in episodes], [e.verdict.strict for e in episodes], np.asarray(rewards, np.float32), torch.from_numpy(np.concatenate(old)), where)
 
 
 @torch.no_grad()
@@ -95,9 +98,10 @@ def evaluate(rollout: Rollout, critic: Critic, config: PPOConfig) -> None:
         for row, i in enumerate(part):
             length = len(rollout.examples[i].tokens)
             turns[row, :length] = torch.from_numpy(rollout.turns[i])
-            rewards[row, length - 1] = float(rollout.rewards[i])
-            if rollout.truncated[i]:
-                bootstrap[row] = after[row, length - 1]
+            if rollout.truncated[i] and not rollout.strict[i]:
+                bootstrap[row] = after[row, length - 1]  # stands for what would have come, the end state's partial reward included
+            else:
+                rewards[row, length - 1] = float(rollout.rewards[i])
         advantages, returns = estimator(rewards, values, turns, bootstrap, config.gamma, config.lam)
         for row, i in enumerate(part):
             act = turns[row] >= 0
@@ -150,7 +154,7 @@ def _descend(model, optimizer, rollout: Rollout, indices: list[int], config: PPO
 
 def update_critic(critic: Critic, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> float:
     """Fit the critic to the rollout's returns; the mean value loss."""
-    critic.train()
+    critic.eval()  # dropout of a given model would move the values between epochs
     losses = []
 
     def loss_of(batch, chosen):
@@ -160,14 +164,13 @@ def update_critic(critic: Critic, optimizer, rollout: Rollout, config: PPOConfig
 
     for indices in splits(rollout, config, key):
         _descend(critic, optimizer, rollout, indices, config, loss_of)
-    critic.eval()
     return sum(losses) / (rollout.where[-1].stop * config.epochs)
 
 
 def update_actor(model, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> dict[str, float]:
     """PPO's actor epochs. Returns clip fraction, KL (k3 estimate against the sampler), entropy, and the log-probability gap
     between trainer and sampler before the first step (it must be rounding error: same weights, same tokens)."""
-    model.train()
+    model.eval()  # with dropout the ratio would not be that of the sampled distribution
     stats = {"clip": 0.0, "kl": 0.0, "entropy": 0.0, "gap": 0.0, "tokens": 0}
     first = True
 
@@ -187,7 +190,6 @@ def update_actor(model, optimizer, rollout: Rollout, config: PPOConfig, key: tup
     for indices in splits(rollout, config, key):
         _descend(model, optimizer, rollout, indices, config, loss_of)
         first = False
-    model.eval()
     n = stats.pop("tokens")
     return {"clip_fraction": stats["clip"] / n, "kl": stats["kl"] / n, "entropy": stats["entropy"] / n, "logprob_gap": stats["gap"]}
 

@@ -98,7 +98,7 @@ def test_ppo_raises_the_reward_of_what_is_rewarded(episodes):
     policy = new_policy()
     trainer = new_trainer(policy, replace(CONFIG, actor_lr=1e-2))
     before = np.mean([e.verdict.strict for e in sampled_episodes(policy, 200, run=99)])
-    for n in range(20):
+    for n in range(40):
         steps(trainer, sampled_episodes(policy, 128, run=n), [n])
     after = np.mean([e.verdict.strict for e in sampled_episodes(policy, 200, run=99)])
     assert after > before + 0.2, (before, after)
@@ -116,6 +116,22 @@ def test_the_critic_learns_the_returns(episodes):
         update_critic(trainer.critic, optimizer, rollout, config, (n,))
     evaluate(rollout, trainer.critic, config)
     assert explained_variance(rollout.returns, rollout.values) > 0.5
+
+
+def test_running_into_the_limit_is_never_worth_more_than_submitting():
+    """A cut-off solved run keeps its reward and no bootstrap; a cut-off unsolved one gets the value and not its partial credit."""
+    trainer = new_trainer()
+    torch.nn.init.constant_(trainer.critic.head.bias, 0.7)
+    runs = sampled_episodes(new_policy(), 12)
+    config = replace(CONFIG, gamma=1.0, lam=1.0)
+    by_cut = {}
+    for cut in (False, True):
+        rollout = trainer.rollout([replace(e, truncated=cut) for e in runs])
+        evaluate(rollout, trainer.critic, config)
+        by_cut[cut] = [float(rollout.returns[w.stop - 1]) for w in rollout.where]
+    for e, submitted, cut_off in zip(runs, by_cut[False], by_cut[True], strict=True):
+        assert submitted == pytest.approx(1.0 if e.verdict.strict else 0.5)
+        assert cut_off == pytest.approx(1.0 if e.verdict.strict else 0.7)
 
 
 def test_losses_by_hand():

@@ -50,9 +50,10 @@ def test_family_scale_is_the_90th_percentile_and_at_least_one():
 
 
 def test_spr_turns_the_papers_share_of_failed_reward_into_its_second_number():
-    """50.09 % under the dense reward becomes 28.64 % at beta = 0.4 (PAPER.md)."""
-    dense_failed, dense_success = 50.09, 49.91
-    assert 100 * 0.4 * dense_failed / (0.4 * dense_failed + dense_success) == pytest.approx(28.64, abs=0.005)
+    """Runs whose failures hold 50.09 % of the dense reward: under SPR at beta = 0.4 they hold 28.64 % (PAPER.md)."""
+    runs = [Graded(True, 10, 10)] * 4991 + [Graded(False, 5, 10)] * 10018
+    assert failed_share(runs, raw_ratio) == pytest.approx(0.5009, abs=5e-5)
+    assert failed_share(runs, lambda g: spr(g, 0.4)) == pytest.approx(0.2864, abs=5e-5)
 
 
 def test_failed_share_of_known_sets():
