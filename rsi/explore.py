@@ -42,6 +42,7 @@ def strip(episode: Episode, params: Params, stage: str, seed: int) -> tuple[np.n
         [Example(episode.tokens, episode.mask)],
         [number],
         [episode.truncated],
+        [episode.verdict.strict],
         np.asarray([reward_of(params, stage)(episode)], np.float32),
         torch.zeros(episode.action_tokens),
         [slice(0, episode.action_tokens)],
