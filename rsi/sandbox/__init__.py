@@ -17,6 +17,7 @@ __all__ = [
     "Verdict",
     "make_pool",
     "open_many",
+    "refusals",
     "run_many",
     "verify_many",
 ]
@@ -25,6 +26,11 @@ __all__ = [
 def make_pool(name: str = "bubblewrap", limit: int = 96):
     """A pool of a named backend's sandboxes. Raises KeyError for an unknown name."""
     return import_module(SANDBOXES[name]).SandboxPool(limit)
+
+
+def refusals(tasks, name: str = "bubblewrap") -> list[str]:
+    """Why a named backend cannot run some of `tasks`: a line for each of these, with its remedy."""
+    return [reason for task in tasks if (reason := import_module(SANDBOXES[name]).refusal(task))]
 
 
 def _backend(sandboxes):

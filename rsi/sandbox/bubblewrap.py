@@ -155,9 +155,19 @@ def _raise(result):
     return result
 
 
+def refusal(task: Task) -> str | None:
+    """Why this backend cannot run `task`, with the remedy; None when it can. An image's content would be missing without a word."""
+    if task.setup_script.is_file() or not task.setup_script.with_name("Dockerfile").is_file():
+        return None
+    return (
+        f"task {task.id}: it starts from an image (environment/Dockerfile), and the bubblewrap sandbox builds none; write what the "
+        "image adds to /app as environment/setup.sh (run in /app with the host's tools), or leave the task out"
+    )
+
+
 def open_many(sandboxes: Sequence[BubblewrapSandbox], tasks: Sequence[Task]) -> list[SandboxError | None]:
     """Open each sandbox with its task; None, or the error that this one met."""
-    errors: list[SandboxError | None] = [None] * len(sandboxes)
+    errors: list[SandboxError | None] = [SandboxError(reason) if (reason := refusal(task)) else None for task in tasks]
     for script, line in (("setup.sh", RUN_APART), ("start.sh", RUN_QUIETLY)):
         jobs = {}
         for i, (sandbox, task) in enumerate(zip(sandboxes, tasks, strict=True)):

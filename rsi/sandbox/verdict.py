@@ -31,7 +31,6 @@ ERRORS = {
     "bad_ctrf": ErrorKind("the CTRF report is malformed", False, "invalid"),
     "missing_check": ErrorKind("a declared check is not in the report", False, "invalid"),
     "contradiction": ErrorKind("reward and CTRF report contradict each other", False, "invalid"),
-    "agent_timeout": ErrorKind("the agent ran out of time", False, "verified"),  # its end state is verified and counts
 }
 
 

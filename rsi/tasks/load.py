@@ -114,7 +114,6 @@ def load_task(task_dir: Path) -> Task:
         family=meta.family or meta.category,
         suite=meta.suite,
         checks=tuple(CheckSpec(c.name, c.kind, c.holds_before) for c in meta.checks),
-        agent_timeout_s=config.agent.timeout_sec,
         verifier_timeout_s=config.verifier.timeout_sec,
         memory_mb=config.environment.memory_mb,
         storage_mb=config.environment.storage_mb,

@@ -30,7 +30,6 @@ class Task:
     family: str
     suite: str = ""
     checks: tuple[CheckSpec, ...] = ()
-    agent_timeout_s: float = 60.0
     verifier_timeout_s: float = 30.0
     memory_mb: int = 256
     storage_mb: int = 64
