@@ -14,9 +14,9 @@ from rsi import paths
 from rsi.harness.engine import Job
 from rsi.harness.pool import PolicyRef
 from rsi.params import load_params
-from rsi.persist import WorkDir
+from rsi.persist import write_json
 from rsi.policy.sampling import Sampling
-from rsi.stages import pool_tasks, rollout_config, rollout_pool, write_json
+from rsi.stages import pool_tasks, rollout_config, rollout_pool, work_dir
 
 SAMPLES, TASKS = 16, 4
 
@@ -29,7 +29,7 @@ def main() -> None:
         if len(by_family[kind]) < (5 * TASKS if kind in ("joined", "chain") else TASKS):
             by_family[kind].append(task)
     jobs = [Job(t, "terminus", k) for tasks in by_family.values() for t in tasks for k in range(SAMPLES)]
-    work = WorkDir("base-gates", params.model_dump(mode="json"), paths.actor("base"))
+    work = work_dir(params, "base-gates", SAMPLES, TASKS, paths.actor("base"), suites=["pool"])
     with rollout_pool(params) as pool:
         episodes = pool.run(jobs, PolicyRef(paths.actor("base")), replace(rollout_config(params), sampling=Sampling(1.0)), stage="gates", seed=0, work=work.path)
     passed = {e.task for e in episodes if e.verdict.strict}

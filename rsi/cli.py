@@ -100,6 +100,7 @@ def tasks_oracle(folder: Path, as_json: Json = False) -> None:
 @app.command()
 def show(episode: str, html: Annotated[Path | None, typer.Option(help="Write an HTML page instead of printing.")] = None) -> None:
     """One stored episode, turn by turn: STAGE-sSEED/TASK/HARNESS/ATTEMPT, or FILE#ROW as in data/episodes/eval/base.parquet#0."""
+    from rsi.persist import write_text
     from rsi.report.viewer import NoSuchEpisode, as_text, find_episode, page
 
     try:
@@ -109,7 +110,7 @@ def show(episode: str, html: Annotated[Path | None, typer.Option(help="Write an 
     if html is None:
         typer.echo(as_text(found))
     else:
-        html.write_text(page(found))
+        write_text(html, page(found))
         typer.echo(f"wrote {html}")
 
 
@@ -133,9 +134,12 @@ def audit(
     beta: Annotated[float | None, typer.Option(help="SPR's partial credit (default: reward.beta of params.yaml).")] = None,
     as_json: Json = False,
 ) -> None:
-    """How much of the reward failed runs hold, under the raw ratio, FDR and SPR; near misses; invalid episodes by cause."""
+    """How much of the reward failed runs hold, under the raw ratio, FDR and SPR; near misses; invalid episodes by cause.
+
+    FDR's family scales are those that the run's PPO stages recorded in data/results/stages.
+    """
     from rsi.params import ParamsError, load_params
-    from rsi.report.audit import REWARDS
+    from rsi.report.audit import REWARDS, NoScales
     from rsi.report.audit import audit as run_audit
 
     files = files or sorted(Path("data/episodes/ppo").glob("*.parquet"))
@@ -143,7 +147,7 @@ def audit(
         fail("no episode files: name some, or run `dvc repro` first")
     try:
         found = run_audit(files, load_params().reward.beta if beta is None else beta)
-    except (ParamsError, FileNotFoundError, ValueError) as e:
+    except (ParamsError, NoScales, FileNotFoundError, ValueError) as e:
         fail(e)
     if as_json:
         typer.echo(json.dumps(found, indent=1, sort_keys=True))

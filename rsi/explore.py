@@ -11,20 +11,17 @@ from rsi import paths
 from rsi.harness.episode import Episode
 from rsi.params import Params
 from rsi.policy.batch import Example
-from rsi.rewards.rewards import family_scales, make_reward
+from rsi.rewards.rewards import make_reward
 from rsi.rpr.critic import load_critic
 from rsi.rpr.ppo import Rollout, evaluate
 from rsi.rpr.stage import graded, ppo_config
-from rsi.stages import pool_tasks
+from rsi.stages import fdr_scales, pool_tasks
 
 
 def reward_of(params: Params, stage: str):
     """The reward function `stage` was trained with, on episodes (FDR's scales from the training pool)."""
     kind = getattr(params.reward, {"rpr2": "rpr2", "direct_ppo": "direct"}.get(stage, "rpr1"))
-    totals: dict[str, list[int]] = {}
-    for t in pool_tasks(params) if kind == "fdr" else []:
-        totals.setdefault(t.family, []).append(sum(not c.holds_before for c in t.checks))
-    reward = make_reward(kind, beta=params.reward.beta, scales=family_scales(totals))
+    reward = make_reward(kind, beta=params.reward.beta, scales=fdr_scales(pool_tasks(params)) if kind == "fdr" else {})
     return lambda episode: reward(graded(episode))
 
 

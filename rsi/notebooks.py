@@ -20,6 +20,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from rsi.persist import write_text
+
 SOURCE, CLEAN, EXECUTED = Path("notebooks"), Path("data/notebooks"), Path("data/executed")
 KERNEL = "rsi-stage"
 _METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
@@ -72,9 +74,7 @@ def _tags(cell: dict) -> dict:
 
 
 def _write(path: Path, notebook: dict) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-    os.replace(part, path)
+    write_text(path, json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 class StageFailed(RuntimeError):
@@ -175,7 +175,7 @@ def _export(path: Path, notebook: dict) -> None:
     body, _ = exporter.from_notebook_node(nbformat.reads(json.dumps(notebook), as_version=4))
     style = (Path(__file__).parent / "report" / "notebook.css").read_text()
     page = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{path.stem}</title><style>{style}</style></head><body>{body}</body></html>\n'
-    path.with_suffix(".html").write_text(page)
+    write_text(path.with_suffix(".html"), page)
 
 
 def _install_kernel(folder: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -16,10 +15,10 @@ from rsi.harness.episode import Episode
 from rsi.harness.pool import RolloutPool
 from rsi.harness.store import read_episodes, write_episodes
 from rsi.params import Params, Suite
-from rsi.persist import WorkDir
+from rsi.persist import WorkDir, write_json
 from rsi.policy.model import LoraConfig, Policy, load_format, load_policy, save_policy
 from rsi.policy.sampling import Sampling
-from rsi.tasks.archive import unpacked
+from rsi.tasks.archive import archive_of, unpacked
 from rsi.tasks.load import load_suite
 from rsi.tasks.task import Task
 
@@ -34,26 +33,16 @@ def rollout_pool(params: Params) -> RolloutPool:
     return RolloutPool(params.rollout.workers, params.rollout.sandbox, params.rollout.chunk)
 
 
-def write_json(path: Path, value: object) -> Path:
-    """Small results, sorted and rounded to what is meaningful, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + f".part{os.getpid()}")
-    part.write_text(json.dumps(_rounded(value), indent=1, sort_keys=True, allow_nan=False) + "\n")
-    os.replace(part, path)
-    return path
-
-
-def _rounded(value):
-    """Floats to 8 digits; NaN becomes null, which JSON can hold and no reader takes for a number."""
-    if isinstance(value, float):
-        return round(value, 8) if value == value and abs(value) != float("inf") else None
-    if isinstance(value, dict):
-        return {str(k): _rounded(v) for k, v in value.items()}
-    return [_rounded(v) for v in value] if isinstance(value, (list, tuple)) else value
+def work_dir(params: Params, name: str, *key: object, suites: Sequence[str] = ()) -> WorkDir:
+    """Scratch space of a stage that rolls out: keyed by `key`, the rollout settings (workers change no result) and the archives
+    of the task suites that it reads, in their order."""
+    archives = [archive_of(paths.tasks(s)) for s in suites]
+    return WorkDir(name, params.rollout.model_dump(exclude={"workers"}), list(suites), *archives, *key)
 
 
 def make_tasks(params: Params) -> dict[str, int]:
     """Write the training pool and the evaluation suites as Harbor directories. Returns tasks a suite."""
+    from rsi.sandbox import SandboxError, refusals
     from rsi.tasks.archive import pack
     from rsi.tasks.suites import make_suite
 
@@ -66,6 +55,8 @@ def make_tasks(params: Params) -> dict[str, int]:
             counts[key] = len(make_suite(suite.name, params.tasks.seed, out, suite.limit))
         else:  # real tasks in the stand-in's place: copied, so that the pipeline knows what it ran on
             chosen = load_suite(suite.path)[: None if key == "pool" else suite.limit]
+            if reasons := refusals(chosen, params.rollout.sandbox):  # before hours of runs without their files
+                raise SandboxError(f"{suite.path}: {len(reasons)} of {len(chosen)} tasks cannot run here:\n" + "\n".join(reasons))
             for task in chosen:
                 shutil.copytree(task.path, out / task.id)
             counts[key] = len(chosen)
@@ -86,7 +77,7 @@ def make_corpus(params: Params) -> list[Episode]:
     """Run the pretraining corpus in sandboxes; writes the transcripts and the tokenizer."""
     from rsi.base.corpus import run_corpus, save_format
 
-    work = WorkDir("corpus", params.corpus.model_dump(), params.rollout.model_dump())
+    work = work_dir(params, "corpus", params.corpus.model_dump())
     with rollout_pool(params) as pool:
         episodes, fmt = run_corpus(params.corpus.transcripts, params.corpus.seed, params.corpus.vocab, pool, rollout_config(params), work)
     write_episodes(paths.episodes("corpus"), episodes)
@@ -105,9 +96,9 @@ def make_base(params: Params) -> list[dict]:
         save_policy(load_policy(params.base.path), paths.actor("base"))
         curve: list[dict] = []
     else:
-        source = paths.episodes("corpus")
-        work = WorkDir("base", params.base.model_dump(mode="json"), params.rollout.context, source)
-        policy, curve = pretrain(read_episodes(source), load_format(paths.DATA / "checkpoints" / "tokenizer"), params.base, params.rollout.context, WORDS, work)
+        source, tokenizer = paths.episodes("corpus"), paths.DATA / "checkpoints" / "tokenizer"
+        work = WorkDir("base", params.base.model_dump(mode="json"), params.rollout.context, source, tokenizer)
+        policy, curve = pretrain(read_episodes(source), load_format(tokenizer), params.base, params.rollout.context, WORDS, work)
         save_policy(policy, paths.actor("base"))
         work.discard()
     write_json(paths.result("stages/base.json"), {"curve": curve[:: max(1, len(curve) // 200)]})
@@ -125,17 +116,17 @@ def open_policy(params: Params, path: Path, work: WorkDir) -> tuple[Policy, Path
 
 def make_rsr(params: Params, cycle: int, seed: int) -> dict:
     """RSR-`cycle`: discovery, rewriting, execution, SFT. Returns the stage's yields."""
+    from rsi.harness.jobs import choose
     from rsi.rsr import make_planner
     from rsi.rsr.stage import run_rsr
-    from rsi.rpr.stage import choose
     from rsi.tasks.words import WORDS
 
     stage = f"rsr{cycle}"
     source = paths.actor(paths.PARENT[stage], seed)
-    work = WorkDir(paths.run_name(stage, seed), params.rsr.model_dump(), params.rollout.model_dump(), params.lora.model_dump(), params.tasks.model_dump(mode="json"), source)
+    everything = pool_tasks(params)
+    work = work_dir(params, paths.run_name(stage, seed), params.rsr.model_dump(), params.lora.model_dump(), source, suites=["pool"])
     policy, ref = open_policy(params, source, work)
     planner, judge = make_planner(params.rsr)
-    everything = pool_tasks(params)
     tasks = choose(everything, min(params.rsr.tasks, len(everything)), (seed, stage, "tasks"))
     with rollout_pool(params) as pool:
         kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), params.rsr, planner, judge,
@@ -149,32 +140,40 @@ def make_rsr(params: Params, cycle: int, seed: int) -> dict:
     return summary
 
 
-def make_rpr(params: Params, stage: str, seed: int) -> dict:
-    """RPR-1, RPR-2 or direct PPO from Base (`stage`). Returns calibration and the per-step log."""
-    from rsi.report.live import LiveLog
-    from rsi.rewards.rewards import family_scales, make_reward
-    from rsi.rpr.critic import critic_from_actor, load_critic, save_critic
-    from rsi.rpr.stage import Trainer, ppo_config, run_rpr
+def fdr_scales(tasks: Sequence[Task]) -> dict[str, float]:
+    """FDR's family scales, measured on the training pool: on the counts of the checks that do not hold before any work."""
+    from rsi.rewards.rewards import family_scales
 
-    source = paths.actor(paths.PARENT[stage], seed)
-    inherited = paths.critic("rpr1", seed) if stage == "rpr2" else None
-    work = WorkDir(paths.run_name(stage, seed), stage, params.rpr.model_dump(), params.reward.model_dump(), params.rollout.model_dump(), params.lora.model_dump(),
-                   params.tasks.model_dump(mode="json"), source, *([inherited] if inherited else []))
-    policy, ref = open_policy(params, source, work)
-    tasks = pool_tasks(params)
     totals: dict[str, list[int]] = {}
     for t in tasks:
         totals.setdefault(t.family, []).append(sum(not c.holds_before for c in t.checks))
+    return family_scales(totals)
+
+
+def make_rpr(params: Params, stage: str, seed: int) -> dict:
+    """RPR-1, RPR-2 or direct PPO from Base (`stage`). Returns calibration and the per-step log."""
+    from rsi.report.live import LiveLog
+    from rsi.rewards.rewards import make_reward
+    from rsi.rpr.critic import critic_from_actor, load_critic, save_critic
+    from rsi.rpr.stage import Trainer, ppo_config, run_rpr
+
+    tasks = pool_tasks(params)
+    source = paths.actor(paths.PARENT[stage], seed)
+    inherited = paths.critic("rpr1", seed) if stage == "rpr2" else None
     kind = params.reward.rpr2 if stage == "rpr2" else params.reward.rpr1 if stage == "rpr1" else params.reward.direct
-    reward = make_reward(kind, beta=params.reward.beta, scales=family_scales(totals))
-    critic = load_critic(inherited) if inherited else critic_from_actor(policy, params.rpr.critic_head, seed)
-    lr = params.rpr.actor_lr_cycle2 if stage == "rpr2" else params.rpr.actor_lr
+    config = ppo_config(params.rpr, params.rpr.actor_lr_cycle2 if stage == "rpr2" else params.rpr.actor_lr)
     calibration = (params.rpr.recalibration_episodes, params.rpr.recalibration_epochs) if inherited else (params.rpr.warmup_episodes, params.rpr.warmup_epochs)
-    trainer = Trainer(policy, critic, ppo_config(params.rpr, lr), reward)
+    work = work_dir(params, paths.run_name(stage, seed), asdict(config), calibration, params.rpr.steps, params.rpr.episodes, kind,
+                    params.reward.beta if kind == "spr" else None, None if inherited else params.rpr.critic_head, params.lora.model_dump(), source,
+                    *([inherited] if inherited else []), suites=["pool"])
+    policy, ref = open_policy(params, source, work)
+    scales = fdr_scales(tasks)
+    critic = load_critic(inherited) if inherited else critic_from_actor(policy, params.rpr.critic_head, seed)
+    trainer = Trainer(policy, critic, config, make_reward(kind, beta=params.reward.beta, scales=scales))
     with rollout_pool(params) as pool, LiveLog(paths.live(stage, seed), work) as log:
         episodes, summary = run_rpr(tasks, ref, trainer, pool, rollout_config(params), params.rpr, calibration=calibration, stage=stage, seed=seed, work=work,
                                     on_step=log.row)
-    summary["reward"] = kind
+    summary |= {"reward": kind, "scales": scales}
     write_episodes(paths.episodes(f"ppo/{paths.run_name(stage, seed)}"), episodes)
     save_policy(policy, paths.actor(stage, seed))
     save_critic(critic, paths.critic(stage, seed), made_from=str(inherited or source))
@@ -190,11 +189,11 @@ def make_evaluation(params: Params, stage: str, seed: int | None) -> list[Episod
 
     e, actor = params.eval, paths.actor(stage, seed)
     name = paths.run_name(stage, seed)
-    work = WorkDir(f"eval-{name}", e.model_dump(), params.rollout.model_dump(), params.tasks.model_dump(mode="json"), actor)
     suites = {key: [replace(t, suite=key) for t in suite_tasks(params, key)] for key in params.tasks.suites}
+    work = work_dir(params, f"eval-{name}", e.model_dump(exclude={"bootstrap"}), actor, suites=list(suites))
     cold = [(t, e.long_attempts if key == "lhtb" else e.attempts) for key, tasks in suites.items() for t in tasks]
     warm = [(t, e.warm_attempts) for key in FOUR for t in suites.get(key, [])]
-    run = {"stage": name, "seed": seed or 0, "work": work}
+    run = {"stage": stage, "seed": seed or 0, "work": work}
     with rollout_pool(params) as pool:
         episodes = tagged(evaluate(cold, actor, pool, rollout_config(params), Sampling(e.temperature, e.top_p, e.top_k), name="cold", **run), e.temperature)
         episodes += tagged(evaluate(warm, actor, pool, rollout_config(params), Sampling(e.warm_temperature), name="warm", **run), e.warm_temperature)

@@ -58,7 +58,6 @@ class Episode:
     instruction: str = ""
     runbook: str = ""
     train_temperature: float | None = 1.0
-    context_seen: int = 0
     extra: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,6 +102,11 @@ def progress(verdict: Verdict, specs: tuple[CheckSpec, ...]) -> float:
         return float("nan")
     if verdict.strict:
         return 1.0
+    checks = counted(verdict, specs)
+    return sum(checks.values()) / len(checks) if checks else 0.0
+
+
+def counted(verdict: Verdict, specs: tuple[CheckSpec, ...]) -> dict[str, bool]:
+    """The checks that progress, rewards and the audit count: all but those that already held before any work."""
     before = {s.name for s in specs if s.holds_before}
-    counted = [ok for name, ok in verdict.checks.items() if name not in before]
-    return sum(counted) / len(counted) if counted else 0.0
+    return {name: ok for name, ok in verdict.checks.items() if name not in before}

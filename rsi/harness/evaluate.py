@@ -17,6 +17,8 @@ from rsi.tasks.task import Task
 def evaluate(tasks: Sequence[tuple[Task, int]], actor: Path, pool: RolloutPool, config: RolloutConfig, sampling: Sampling, *, stage: str, seed: int,
              work: WorkDir, name: str) -> list[Episode]:
     """(task, attempts) pairs at one sampling; episodes in order of task and attempt. All suites go in together, so that
-    the workers are never left with the end of one suite."""
+    the workers are never left with the end of one suite.
+
+    name: of the sampling. It is a part of the episodes' stage, so that two samplings share neither ids nor random streams."""
     jobs = [Job(t, "terminus", k) for t, attempts in tasks for k in range(attempts)]
-    return pool.run(jobs, PolicyRef(actor), replace(config, sampling=sampling), stage=stage, seed=seed, work=work.sub(name), label=f"{stage} {name}")
+    return pool.run(jobs, PolicyRef(actor), replace(config, sampling=sampling), stage=f"{stage}-{name}", seed=seed, work=work.sub(name))

@@ -110,6 +110,22 @@ def chunked(jobs: Sequence[Job], size: int) -> list[list[int]]:
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
+class ForeignChunk(RuntimeError):
+    """A stored chunk holds other episodes than those that were to run; names the file, what differs and the remedy."""
+
+
+def _checked(file: Path, jobs: Sequence[Job], stage: str, seed: int) -> list[Episode]:
+    """The episodes of one chunk, which must be those of `jobs`. Raises ForeignChunk."""
+    episodes = read_episodes(file)
+    found = [((e.stage, e.seed), e.suite, e.task, e.harness, e.attempt, e.instruction, e.runbook) for e in episodes]
+    wanted = [((stage, seed), j.task.suite, j.task.id, j.harness, j.attempt, j.task.instruction, j.runbook) for j in jobs]
+    if found != wanted:
+        k = next((k for k, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
+        differs = f"episode {k} is {found[k]}, not {wanted[k]}" if k is not None else f"it holds {len(found)} episodes, not {len(wanted)}"
+        raise ForeignChunk(f"{file}: not a chunk of these jobs: {differs}; delete the directory {file.parent} and start the stage again")
+    return episodes
+
+
 class RolloutPool:
     """Worker processes for rollouts. Use as a context manager; forks, so that torch is imported once a stage."""
 
@@ -127,7 +143,8 @@ class RolloutPool:
             scripts: Sequence[Sequence[str]] | None = None, label: str = "", progress: Callable = tqdm) -> list[Episode]:
         """Run all jobs and return their episodes in order. Chunks already in `work` are read, not run again.
 
-        `work` must belong to these very jobs, weights and settings (see `rsi.persist.WorkDir`).
+        `work` must belong to these very jobs, weights and settings (see `rsi.persist.WorkDir`). Raises ForeignChunk, naming the
+        file, when a chunk found there is of other jobs.
         """
         work = Path(work)
         chunks = chunked(jobs, self.chunk)
@@ -140,6 +157,6 @@ class RolloutPool:
             future.result()
         episodes: list[Episode | None] = [None] * len(jobs)
         for chunk, file in zip(chunks, files, strict=True):
-            for i, episode in zip(chunk, read_episodes(file), strict=True):
+            for i, episode in zip(chunk, _checked(file, [jobs[i] for i in chunk], stage, seed), strict=True):
                 episodes[i] = episode
         return episodes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rsi.harness.episode import Episode, Turn
+from rsi.persist import whole
 from rsi.sandbox.protocol import Verdict
 from rsi.tasks.task import CheckSpec
 
@@ -22,7 +22,7 @@ _SPEC = pa.struct([("name", pa.string()), ("kind", pa.string()), ("holds_before"
 SCHEMA = pa.schema([
     ("task", pa.string()), ("family", pa.string()), ("suite", pa.string()), ("harness", pa.string()), ("stage", pa.string()),
     ("seed", pa.int32()), ("attempt", pa.int32()), ("instruction", pa.string()), ("runbook", pa.string()),
-    ("truncated", pa.bool_()), ("train_temperature", pa.float64()), ("prompt_length", pa.int32()), ("context_seen", pa.int32()),
+    ("truncated", pa.bool_()), ("train_temperature", pa.float64()), ("prompt_length", pa.int32()),
     ("valid", pa.bool_()), ("strict", pa.bool_()), ("cause", pa.string()), ("reward_file", pa.float64()), ("progress", pa.float64()),
     ("checks", pa.list_(_CHECK)), ("specs", pa.list_(_SPEC)), ("turns", pa.list_(_TURN)),
     ("tokens", pa.list_(pa.int32())), ("mask", pa.list_(pa.bool_())), ("logprobs", pa.list_(pa.float32())), ("extra", pa.string()),
@@ -33,7 +33,7 @@ def _row(e: Episode) -> dict:
     return {
         "task": e.task, "family": e.family, "suite": e.suite, "harness": e.harness, "stage": e.stage, "seed": e.seed,
         "attempt": e.attempt, "instruction": e.instruction, "runbook": e.runbook, "truncated": e.truncated,
-        "train_temperature": e.train_temperature, "prompt_length": e.prompt_length, "context_seen": e.context_seen,
+        "train_temperature": e.train_temperature, "prompt_length": e.prompt_length,
         "valid": e.verdict.valid, "strict": e.verdict.strict, "cause": e.verdict.cause, "reward_file": e.verdict.reward,
         "progress": e.progress, "checks": [{"name": k, "passed": v} for k, v in e.verdict.checks.items()],
         "specs": [{"name": s.name, "kind": s.kind, "holds_before": s.holds_before} for s in e.specs],
@@ -48,20 +48,24 @@ def _episode(r: dict) -> Episode:
         attempt=r["attempt"], tokens=np.asarray(r["tokens"], np.int32), mask=np.asarray(r["mask"], bool),
         logprobs=np.asarray(r["logprobs"], np.float32), turns=tuple(Turn(**t) for t in r["turns"]),
         prompt_length=r["prompt_length"], truncated=r["truncated"], instruction=r["instruction"], runbook=r["runbook"],
-        verdict=Verdict({c["name"]: c["passed"] for c in r["checks"]}, r["strict"], r["valid"], r["cause"], r["reward_file"]),
-        specs=tuple(CheckSpec(**s) for s in r["specs"]), train_temperature=r["train_temperature"],
-        context_seen=r["context_seen"], extra=json.loads(r["extra"]))
+        verdict=_verdict(r), specs=_specs(r), train_temperature=r["train_temperature"],
+        extra=json.loads(r["extra"]))
+
+
+def _verdict(r: dict) -> Verdict:
+    return Verdict({c["name"]: c["passed"] for c in r["checks"]}, r["strict"], r["valid"], r["cause"], r["reward_file"])
+
+
+def _specs(r: dict) -> tuple[CheckSpec, ...]:
+    return tuple(CheckSpec(**s) for s in r["specs"])
 
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> Path:
     """Write one collection. The file appears whole or not at all: a reader never meets half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist([_row(e) for e in episodes], schema=SCHEMA)
-    part = path.with_name(path.name + f".part{os.getpid()}")
-    pq.write_table(table, part, compression="zstd")
-    os.replace(part, path)
-    return path
+    with whole(path) as part:
+        pq.write_table(table, part, compression="zstd")
+    return Path(path)
 
 
 def read_episodes(path: Path) -> list[Episode]:
@@ -69,6 +73,12 @@ def read_episodes(path: Path) -> list[Episode]:
     return [_episode(row) for row in pq.read_table(path).to_pylist()]
 
 
+def read_verdicts(path: Path) -> list[tuple[str, Verdict, tuple[CheckSpec, ...]]]:
+    """(family, verdict, check specs) of each episode: what an audit needs, without the tokens."""
+    columns = ["family", "valid", "strict", "cause", "reward_file", "checks", "specs"]
+    return [(r["family"], _verdict(r), _specs(r)) for r in pq.read_table(path, columns=columns).to_pylist()]
+
+
 def read_table(path: Path, columns: list[str]):
-    """Read some columns as a pandas frame (for tables and audits, which need no tokens)."""
+    """Read some columns as a pandas frame (for tables, which need no tokens)."""
     return pq.read_table(path, columns=columns).to_pandas()

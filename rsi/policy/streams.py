@@ -11,9 +11,3 @@ def stream(*key: object) -> np.random.Generator:
     """A counter-based generator keyed by its arguments, the same on every platform and in every process."""
     digest = hashlib.blake2b("\x1f".join(map(str, key)).encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
-
-
-def seed_of(*key: object) -> int:
-    """A 63-bit integer seed from the same kind of key (for torch and random)."""
-    digest = hashlib.blake2b("\x1f".join(map(str, key)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from rsi.paths import STAGES
+from rsi.persist import whole
 from rsi.report import paper
 from rsi.report.tables import FOUR, SHOWN, SUITES
 
@@ -47,12 +48,12 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 def save(fig: Figure, stem: Path) -> list[Path]:
     """Write `stem`.png and .svg without dates or versions in them."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context():
+    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    with matplotlib.rc_context(), whole(files[0]) as png, whole(files[1]) as svg:
         matplotlib.style.use(STYLE)
-        fig.savefig(stem.with_suffix(".png"), metadata={"Software": None})
-        fig.savefig(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
-    return [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+        fig.savefig(png, format="png", metadata={"Software": None})
+        fig.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return files
 
 
 def show(fig: Figure):

@@ -1,4 +1,4 @@
-"""Per-step training metrics through DVCLive, written so that a resumed stage leaves the same files."""
+"""Per-step training metrics through DVCLive, in place when the stage ends, and the same files after a resumed one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dvclive import Live
 
-from rsi.persist import WorkDir
+from rsi.persist import WorkDir, replace_dir
 
-_SHOWN = (
+SHOWN = (
     "reward",
     "strict",
     "progress",
@@ -28,24 +28,29 @@ _SHOWN = (
 
 
 class LiveLog:
-    """Rows of one stage; after a kill the rows kept in `work` are logged again, then logging goes on."""
+    """Rows of one stage, written below `work` (to watch: its `live/metrics.json`) and moved to `path` when the stage ends well.
+
+    After a kill the rows kept in `work` are logged again, then logging goes on.
+    """
 
     def __init__(self, path: Path, work: WorkDir):
-        self.path, self.work = path, work
+        self.path, self.work, self.part = path, work, work.path / "live"
 
     def __enter__(self) -> LiveLog:
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.live = Live(str(self.path), save_dvc_exp=False, dvcyaml=None, report=None, monitor_system=False)
+        shutil.rmtree(self.part, ignore_errors=True)
+        self.live = Live(str(self.part), save_dvc_exp=False, dvcyaml=None, report=None, monitor_system=False)
         state = self.work.load("ppo.pt")
         for row in state["log"] if state else []:
             self.row(row)
         return self
 
     def row(self, row: dict) -> None:
-        for name in _SHOWN:
+        for name in SHOWN:
             if row[name] == row[name]:
                 self.live.log_metric(name, round(float(row[name]), 8))
         self.live.next_step()
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, error, *_) -> None:
         self.live.end()
+        if error is None:
+            replace_dir(self.part, self.path)

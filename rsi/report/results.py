@@ -7,21 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rsi import paths
+from rsi.persist import write_json, write_text
 from rsi.report import audit, figures, html, tables
-
-
-def write_json(path: Path, value: object) -> None:
-    """Sorted keys, floats to six digits, NaN as null."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_plain(value), indent=1, sort_keys=True, allow_nan=False) + "\n")
-
-
-def _plain(value):
-    if isinstance(value, float):
-        return round(value, 6) if value == value else None
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def make_results(runs: Sequence[str], results: Path, *, draws: int) -> None:
@@ -56,6 +43,4 @@ def make_report(results: Path, seed: int) -> Path:
     """The curves' figure and report.html."""
     runs = {tables.SHOWN[s]: paths.live(s, seed) for s in ("rpr1", "rpr2", "direct_ppo")}
     figures.save(figures.curves_figure(runs), results / "figures" / "curves")
-    page = results / "report.html"
-    page.write_text(html.build(results, Path("params.yaml")))
-    return page
+    return write_text(results / "report.html", html.build(results, Path("params.yaml")))

@@ -74,5 +74,5 @@ def make_reward(kind: str, *, beta: float, scales: Mapping[str, float]) -> Calla
     """The reward function named in params.yaml. Raises ValueError for an unknown name."""
     table = {"binary": binary, "raw": raw_ratio, "per_twenty": per_twenty, "fdr": lambda g: fdr(g, scales), "spr": lambda g: spr(g, beta)}
     if kind not in table:
-        raise ValueError(f"reward.kind {kind!r} is unknown; use one of {', '.join(table)}")
+        raise ValueError(f"reward.rpr1, reward.rpr2 or reward.direct: {kind!r} is unknown; use one of {', '.join(table)}")
     return table[kind]

@@ -16,14 +16,14 @@ import torch
 from safetensors.torch import save_file
 from tqdm import tqdm
 
-from rsi.harness.engine import Job, RolloutConfig
-from rsi.harness.episode import Episode
+from rsi.harness.engine import RolloutConfig
+from rsi.harness.episode import Episode, counted
+from rsi.harness.jobs import choose, jobs_for
 from rsi.harness.pool import PolicyRef, RolloutPool
 from rsi.params import Rpr
-from rsi.persist import WorkDir
+from rsi.persist import WorkDir, whole
 from rsi.policy.model import Policy
 from rsi.policy.sampling import Sampling
-from rsi.policy.streams import stream
 from rsi.rewards.rewards import Graded
 from rsi.rpr.critic import Critic, explained_variance
 from rsi.rpr.ppo import PPOConfig, Rollout, evaluate, make_optimizer, make_rollout, ppo_step, update_critic
@@ -38,9 +38,8 @@ def ppo_config(params: Rpr, actor_lr: float) -> PPOConfig:
 
 def graded(episode: Episode) -> Graded:
     """What a reward may look at, from a verified episode: checks that held before any work do not count."""
-    before = {s.name for s in episode.specs if s.holds_before}
-    counted = [ok for name, ok in episode.verdict.checks.items() if name not in before]
-    return Graded(episode.verdict.strict, sum(counted), len(counted), episode.family)
+    checks = counted(episode.verdict, episode.specs)
+    return Graded(episode.verdict.strict, sum(checks.values()), len(checks), episode.family)
 
 
 @dataclass
@@ -71,23 +70,6 @@ class Trainer:
     def rollout(self, episodes: Sequence[Episode]) -> Rollout:
         rewards = [self.reward(graded(e)) for e in episodes]
         return make_rollout(episodes, rewards, self.config.temperature)
-
-
-def choose(tasks: Sequence[Task], n: int, key: tuple) -> list[Task]:
-    """n tasks, each at most once until all were used; one rollout a task (T1)."""
-    rounds = -(-n // len(tasks))
-    order = np.concatenate([stream(*key, r).permutation(len(tasks)) for r in range(rounds)])[:n]
-    return [tasks[i] for i in order]
-
-
-def jobs_for(tasks: Sequence[Task]) -> list[Job]:
-    """Jobs in the generic harness; a task that occurs again gets the next attempt number, so its random stream is its own."""
-    count: dict[str, int] = {}
-    jobs = []
-    for t in tasks:
-        jobs.append(Job(t, "terminus", count.get(t.id, 0)))
-        count[t.id] = count.get(t.id, 0) + 1
-    return jobs
 
 
 def calibrate(trainer: Trainer, episodes: Sequence[Episode], *, epochs: float, key: tuple) -> dict:
@@ -139,7 +121,8 @@ def run_rpr(tasks: Sequence[Task], actor: Path, trainer: Trainer, pool: RolloutP
             folder = work.sub(f"step-{step:03d}")
             weights = folder / "actor.safetensors"
             if step >= first:
-                save_file({k: p.detach().contiguous() for k, p in trainer.policy.model.named_parameters() if p.requires_grad}, weights)
+                with whole(weights) as part:
+                    save_file({k: p.detach().contiguous() for k, p in trainer.policy.model.named_parameters() if p.requires_grad}, part)
             batch = pool.run(jobs_for(choose(tasks, params.episodes, (seed, stage, step))), PolicyRef(actor, weights), config, stage=f"{stage}-{step:03d}",
                              seed=seed, work=folder, label=f"{stage} step {step}")
             episodes += batch

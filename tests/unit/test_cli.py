@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from rsi.cli import app
 from rsi.harness.episode import Episode, Turn
 from rsi.harness.store import write_episodes
+from rsi.persist import write_json
 from rsi.sandbox.protocol import Verdict
 from rsi.tasks.task import CheckSpec
 
@@ -55,6 +56,7 @@ def episode(task: str = "t-0", strict: bool = False, valid: bool = True, attempt
 def collection(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    write_json(Path("data/results/stages/rpr1-s0.json"), {"reward": "fdr", "scales": {"files": 4.0}})
     return write_episodes(Path("data/episodes/ppo/rpr1-s0.parquet"), [episode("t-0", True), episode("t-1"), episode("t-2", valid=False)])
 
 
@@ -120,7 +122,19 @@ def test_audit_counts_mass_near_misses_and_invalid_ones(collection):
     assert found["all"]["episodes"] == 2 and found["all"]["near_misses"] == 1 and found["invalid"] == {"no reward file": 1}
     assert found["all"]["failed_mass"]["raw"] == pytest.approx(0.5 / 1.5)
     assert found["all"]["failed_mass"]["spr"] == pytest.approx(0.2 / 1.2)
+    assert found["all"]["failed_mass"]["fdr"] == pytest.approx((1 / 4) / (2 / 4 + 1 / 4))  # by the pool's scale, not by what is in the file
     assert "files" in rsi("audit", collection).output
+
+
+def test_audit_takes_the_scales_that_training_used_or_says_why_it_cannot(collection):
+    evaluated = write_episodes(Path("data/episodes/eval/base.parquet"), [episode("t-0", True), episode("t-1")])
+    assert json.loads(rsi("audit", evaluated, "--json").output)["all"]["failed_mass"]["fdr"] == pytest.approx(1 / 3)
+    other = write_episodes(Path("data/episodes/ppo/rpr1-s1.parquet"), [episode("t-0", True)])
+    write_json(Path("data/results/stages/rpr1-s1.json"), {"scales": {"files": 5.0}})
+    assert "rpr1-s0 and rpr1-s1 were trained on pools of other scales" in rsi("audit", collection, other).output
+    shutil.rmtree("data/results/stages")
+    result = rsi("audit", collection)
+    assert result.exit_code == 1 and "no stage recorded FDR's family scales; run `dvc repro`" in result.output
 
 
 def test_profile_switches_and_keeps_edits_safe(tmp_path, monkeypatch):

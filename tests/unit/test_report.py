@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from rsi.report import figures, paper, tables
+from rsi.persist import WorkDir
+from rsi.report import figures, live, paper, tables
 from rsi.report.results import summary
 from rsi.report.stats import estimate, sample
 
@@ -109,3 +113,25 @@ def test_figures_are_byte_identical(tmp_path):
     first = [p.read_bytes() for p in figures.save(figures.main_figure(rows), tmp_path / "a")]
     second = [p.read_bytes() for p in figures.save(figures.main_figure(rows), tmp_path / "a")]
     assert first == second and b"202" not in first[1][:200]
+
+
+def test_the_live_log_appears_when_the_stage_ends_well_and_the_same_after_a_resume(tmp_path):
+    rows = [dict.fromkeys(live.SHOWN, k + 0.5) | {"step": k, "explained_variance": float("nan")} for k in range(3)]
+    work, path = WorkDir("w", root=tmp_path), tmp_path / "live"
+
+    def files():
+        return {p.relative_to(path): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+    with live.LiveLog(path, work) as log:
+        for row in rows:
+            log.row(row)
+        assert not path.exists()
+    first = files()
+    assert json.loads(first[Path("metrics.json")])["reward"] == 2.5 and Path("plots/metrics/reward.tsv") in first
+    work.save("ppo.pt", {"log": rows[:2]})
+    with pytest.raises(RuntimeError), live.LiveLog(path, work):
+        raise RuntimeError
+    assert files() == first
+    with live.LiveLog(path, work) as log:
+        log.row(rows[2])
+    assert files() == first

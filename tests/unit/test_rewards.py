@@ -66,7 +66,7 @@ def test_failed_share_of_known_sets():
 
 
 def test_an_unknown_reward_and_a_beta_of_one_are_refused():
-    with pytest.raises(ValueError, match="reward.kind 'dense' is unknown"):
+    with pytest.raises(ValueError, match="reward.rpr1, reward.rpr2 or reward.direct: 'dense' is unknown; use one of binary, raw"):
         make_reward("dense", beta=0.4, scales={})
     with pytest.raises(ValueError, match="reward.beta"):
         spr(Graded(False, 1, 2), 1.0)

@@ -161,7 +161,7 @@ def test_foreign_tasks_load(tmp_path):
     root = foreign(tmp_path, 'version = "1.0"\n[metadata]\ncategory = "security"\nauthor_name = "x"\n[agent]\n'
                    'timeout_sec = 900.0\n[environment]\nmemory = "2G"\nstorage = "10G"\ngpus = 1\n[own]\na = 1\n')
     task = load_task(root)
-    assert (task.memory_mb, task.storage_mb, task.agent_timeout_s) == (2048, 10240, 900.0)
+    assert (task.memory_mb, task.storage_mb, task.verifier_timeout_s) == (2048, 10240, 600.0)
     assert task.family == "security" and task.metadata["author_name"] == "x" and task.checks == ()
     assert lint(root, ours=False) == []
     assert {"environment.memory", "version", "own"} <= {p.key for p in lint(root, ours=True)}
