@@ -1,4 +1,9 @@
-"""The command line that starts a room: which bubblewrap, which Python inside, which user, which mounts."""
+"""The command line that starts a room: which bubblewrap, which Python inside, which user, which mounts.
+
+Of the host's clock and load, programs that only print them are not in the room (TELLTALES), and /proc/uptime and /proc/stat are
+constants (FIXED_PROC in inner/main.py), which makes the start times of `ps` one constant too. What remains: `date` and other readings
+of the clock, time stamps of files, what else a process is measured by (`ps -o etime,lstart,rss`), /proc/loadavg, /proc/meminfo.
+"""
 
 from __future__ import annotations
 

@@ -6,67 +6,11 @@ import json
 import os
 import resource
 import time
-from pathlib import Path
 
 import pytest
 
-from rsi.sandbox import make_pool
-from rsi.tasks.task import CheckSpec, Task
-
-PASS_FILE = "[[ -e done ]] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with make_pool() as pool:
-        yield pool
-
-
-def make_task(root: Path, test: str = PASS_FILE, setup: str = ":", **fields) -> Task:
-    for path, text in (("environment/setup.sh", setup), ("tests/test.sh", test)):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return Task("case", root, "", "case", **fields)
-
-
-@pytest.fixture
-def start(pool, tmp_path):
-    opened = []
-
-    def start(**kwargs):
-        sandbox = pool.take()
-        opened.append(sandbox)
-        sandbox.open(make_task(tmp_path, **kwargs))
-        return sandbox
-
-    yield start
-    for sandbox in opened:
-        sandbox.close()
-
-
-def processes(sandbox) -> str:
-    return sandbox.run("ps ax -o args --no-headers | grep -v -e '^ps ' -e '^grep ' -e bash -e /.boot", 5).output
-
-
-def marked(marker: str) -> list[str]:
-    """Host processes with `marker` on their command line, at any depth of namespaces."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if marker in line and int(entry.name) != os.getpid():
-                found.append(line)
-    return found
-
-
-def gone(marker: str) -> bool:
-    deadline = time.monotonic() + 3
-    while marked(marker) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not marked(marker)
+from rsi.tasks.task import CheckSpec
+from tests.unit.boxes import gone, marked, processes
 
 
 def test_case_01_no_reward_file_is_invalid(start):

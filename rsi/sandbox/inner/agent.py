@@ -14,6 +14,7 @@ from . import kernel
 STATUS_FD, COMMAND_FD = 61, 62  # out of the way of what scripts open by number
 SHELL = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
 DEFAULTS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1]
+FIXED = "/root/"  # in the room: an episode mounts its own home over it, so that nobody sees where these files come from
 ORDER = 1 + struct.calcsize("di")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -28,6 +29,9 @@ def build(request: dict) -> None:
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.map_root()
     loopback_up()
+    private_proc()
+    for name in os.listdir(FIXED):
+        kernel.mount(FIXED + name, "/proc/" + name, "", kernel.MS_BIND)
     size = f"size={request['storage']},nr_inodes={request['inodes']},mode=755"
     kernel.mount("tmpfs", "/app", "tmpfs", safe, size)
     umask = os.umask(0)
@@ -44,7 +48,6 @@ def build(request: dict) -> None:
     os.umask(umask)
     terminals = kernel.MS_NOSUID | kernel.MS_NOEXEC
     kernel.mount("devpts", "/dev/pts", "devpts", terminals, "newinstance,ptmxmode=0666,mode=620")
-    private_proc()
     os.chdir("/app")
 
 

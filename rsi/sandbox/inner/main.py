@@ -24,6 +24,14 @@ ETC = {
     "hosts": "127.0.0.1 localhost sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+# What stands in the place of the host's clock and load. `ps` computes with these: everything started in 2024. /proc/loadavg
+# stays what it is, as the shell reads the last process id from it after each command.
+FIXED_PROC = {
+    "uptime": "31536000.00 0.00\n",
+    "stat": "cpu  0 0 0 0 0 0 0 0 0 0\n"
+    + "".join(f"cpu{k} 0 0 0 0 0 0 0 0 0 0\n" for k in range(os.cpu_count() or 1))
+    + "intr 0\nctxt 0\nbtime 1704067200\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n",
+}
 DIRECTORIES = ("/app", "/tmp", "/root", "/var", "/var/tmp", "/run", "/tests", "/logs", "/etc")
 
 
@@ -34,6 +42,9 @@ def furnish() -> None:
         os.chmod(path, 0o755)
     for name, text in ETC.items():
         with open("/etc/" + name, "w") as f:
+            f.write(text)
+    for name, text in FIXED_PROC.items():
+        with open(agent.FIXED + name, "w") as f:
             f.write(text)
     for name in os.listdir("/.boot/inner"):
         os.unlink("/.boot/inner/" + name)
