@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -109,6 +109,14 @@ class WorkDir:
 
         path = self.path / name
         return torch.load(path, weights_only=False) if path.exists() else None
+
+    def once(self, name: str, make: Callable[[], object]):
+        """The stored value of `name`, made and stored when it is not there yet."""
+        value = self.load(name)
+        if value is None:
+            value = make()
+            self.save(name, value)
+        return value
 
     def discard(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

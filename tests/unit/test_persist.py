@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rsi.params import load_params
-from rsi.persist import PACKAGE, code, digest, whole, write_json
+from rsi.persist import PACKAGE, WorkDir, code, digest, whole, write_json
 from rsi.stages import work_dir
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +59,19 @@ def test_a_key_holds_what_determines_the_content_and_nothing_else(suites):
     assert path(read=("hard", "pool")) != first  # evaluation runs the suites in this order
     (suites / "hard.tar").write_bytes(b"other tasks")
     assert path() != first and path(read=("pool",)) == path(read=("pool",))
+
+
+def test_what_is_made_once_is_read_again_after_a_kill(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"jobs": [("t", 0)]}
+
+    assert WorkDir("w", 1, root=tmp_path).once("plan.pt", make) == WorkDir("w", 1, root=tmp_path).once("plan.pt", make) == {"jobs": [("t", 0)]}
+    assert made == [1]
+    WorkDir("w", 2, root=tmp_path).once("plan.pt", make)
+    assert made == [1, 1]
 
 
 def test_a_missing_input_is_not_an_empty_one(tmp_path):
