@@ -31,7 +31,8 @@ def main() -> None:
     jobs = [Job(t, "terminus", k) for tasks in by_family.values() for t in tasks for k in range(SAMPLES)]
     work = work_dir(params, "base-gates", SAMPLES, TASKS, paths.actor("base"), suites=["pool"])
     with rollout_pool(params) as pool:
-        episodes = pool.run(jobs, PolicyRef(paths.actor("base")), replace(rollout_config(params), sampling=Sampling(1.0)), stage="gates", seed=0, work=work.path)
+        config = replace(rollout_config(params), sampling=Sampling(1.0))
+        episodes = pool.run(jobs, PolicyRef(paths.actor("base")), config, stage="gates", seed=0, work=work.path)
     passed = {e.task for e in episodes if e.verdict.strict}
     result = {family: {"tasks": len(tasks), "passed": sum(t.id in passed for t in tasks)} for family, tasks in sorted(by_family.items())}
     write_json(paths.result("base_gates.json"), result)

@@ -56,7 +56,8 @@ class _GenerateSession:
             for k, r in enumerate(part):
                 ids[k, width - len(self.streams[r]) :] = torch.tensor(self.streams[r])
             found = self.s.model.generate(input_ids=ids, attention_mask=(ids != self.s.pad_id).long(), do_sample=True, temperature=self.sampling.temperature,
-                                          top_k=0, top_p=1.0, max_new_tokens=max(limits[r] for r in part), eos_token_id=self.s.stop_id, pad_token_id=self.s.pad_id)
+                                          top_k=0, top_p=1.0, max_new_tokens=max(limits[r] for r in part), eos_token_id=self.s.stop_id,
+                                          pad_token_id=self.s.pad_id)
             for k, r in enumerate(part):
                 new = found[k, width:].tolist()[: limits[r]]
                 new = new[: new.index(self.s.stop_id) + 1] if self.s.stop_id in new else new
@@ -89,8 +90,8 @@ def main() -> None:
     ours = statistics.median(times["ours"])
     for name in list(ways)[1:]:
         other = statistics.median(times[name])
-        print(json.dumps({"name": f"rollouts against {name}", "ours": round(ours, 3), "other": round(other, 3), "unit": "ms an action token", "ratio": round(other / ours, 2),
-                          "goal": 5 if "one" in name else None, "runs": RUNS, "machine": platform.processor() or platform.machine(),
+        print(json.dumps({"name": f"rollouts against {name}", "ours": round(ours, 3), "other": round(other, 3), "unit": "ms an action token",
+                          "ratio": round(other / ours, 2), "goal": 5 if "one" in name else None, "runs": RUNS, "machine": platform.processor() or platform.machine(),
                           "versions": {"python": sys.version.split()[0], "torch": torch.__version__}}))
 
 

@@ -32,10 +32,10 @@ def draft_format(tasks: Sequence[Task], scripts: Sequence[Script], vocab: int) -
     return ChatFormat(train_tokenizer(texts, WORDS, vocab))
 
 
-def run_corpus(count: int, seed: int, vocab: int, pool_of, config: RolloutConfig, work: WorkDir) -> tuple[list[Episode], ChatFormat]:
+def run_corpus(count: int, seed: int, vocab: int, pool: RolloutPool, config: RolloutConfig, work: WorkDir) -> tuple[list[Episode], ChatFormat]:
     """Execute `count` transcripts and encode them with the final tokenizer (trained on the observations too).
 
-    pool_of: a RolloutPool. Nothing here was sampled, so the transcripts may be encoded again; sampled ids never are.
+    Nothing here was sampled, so the transcripts may be encoded again; sampled ids never are.
     """
     folder = work.sub("tasks")
     if not (work.path / "tasks.done").exists():
@@ -46,7 +46,7 @@ def run_corpus(count: int, seed: int, vocab: int, pool_of, config: RolloutConfig
     scripts = make_scripts(tasks, seed)
     draft = save_format(draft_format(tasks, scripts, vocab), work.path / "draft")
     jobs = [Job(t, s.harness, 0, s.runbook) for t, s in zip(tasks, scripts, strict=True)]
-    episodes = pool_of.run(jobs, PolicyRef(draft), config, stage="corpus", seed=seed, work=work.sub("episodes"), scripts=[s.turns for s in scripts],
+    episodes = pool.run(jobs, PolicyRef(draft), config, stage="corpus", seed=seed, work=work.sub("episodes"), scripts=[s.turns for s in scripts],
                            label="corpus")
     episodes = [e.with_(extra={"author": s.author}) for e, s in zip(episodes, scripts, strict=True)]
     texts = [e.instruction for e in episodes] + [x for e in episodes for t in e.turns for x in (t.text, t.observation)]

@@ -79,7 +79,8 @@ def make_rollout(episodes: Sequence[Episode], rewards: Sequence[float], temperat
         old.append(e.logprobs[e.mask])
         where.append(slice(at, at + e.action_tokens))
         at += e.action_tokens
-    return Rollout(examples, turns, [e.truncated for e in episodes], [e.verdict.strict for e in episodes], np.asarray(rewards, np.float32), torch.from_numpy(np.concatenate(old)), where)
+    return Rollout(examples, turns, [e.truncated for e in episodes], [e.verdict.strict for e in episodes], np.asarray(rewards, np.float32),
+                   torch.from_numpy(np.concatenate(old)), where)
 
 
 @torch.no_grad()

@@ -40,6 +40,7 @@ def _tool(words: list[str]) -> str:
 def looks(command: str) -> bool:
     """The command only reads: no redirect into a file, and every tool in it is a reader."""
     words = method(command).split()
-    readers = {"cat", "ls", "grep", "head", "tail", "wc", "find", "diff", "stat", "sort", "nl", "cut", "sha256sum", "git", "log", "status", "show", "pgrep", "ps"}
+    readers = {"cat", "ls", "grep", "head", "tail", "wc", "find", "diff", "stat", "sort", "nl", "cut", "sha256sum", "git", "log", "status", "show",
+               "pgrep", "ps"}
     tools = [w for w in words if w in TOOLS or w in GIT]
     return bool(tools) and ">" not in words and ">>" not in words and all(t in readers for t in tools)

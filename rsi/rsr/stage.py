@@ -49,7 +49,7 @@ def discover(tasks: Sequence[Task], policy: PolicyRef, pool: RolloutPool, config
     """All harnesses on all tasks. The generic harness' passes are kept as they are; the others' are sources."""
     jobs = [Job(t, harness, k) for harness, n in params.samples.items() for t in tasks for k in range(n)]
     episodes = pool.run(jobs, policy, config, stage=f"{stage}-discover", seed=seed, work=work.sub("discover"), label=f"{stage} discover")
-    for harness, n in params.samples.items():
+    for harness in params.samples:
         mine = [e for e in episodes if e.harness == harness]
         found.counts[f"rollouts_{harness}"] = len(mine)
         found.counts[f"passes_{harness}"] = sum(e.verdict.strict for e in mine)
@@ -133,7 +133,8 @@ def keep(direct: Sequence[Episode], executed: Sequence[Episode], tasks: dict[str
     return kept
 
 
-def renamed_jobs(kept: Sequence[Episode], tasks: dict[str, Task], copies: int, *, key: tuple, folder: Path, words: Sequence[str]) -> tuple[list[Job], list[list[str]]]:
+def renamed_jobs(kept: Sequence[Episode], tasks: dict[str, Task], copies: int, *, key: tuple, folder: Path,
+                 words: Sequence[str]) -> tuple[list[Job], list[list[str]]]:
     """The kept episodes under other names: new tasks with the same commands renamed, to be executed and verified again."""
     from rsi.tasks.load import TaskError, load_task
     from rsi.tasks.suites import rename
@@ -148,10 +149,13 @@ def renamed_jobs(kept: Sequence[Episode], tasks: dict[str, Task], copies: int, *
             except TaskError:
                 continue
             task = load_task(files.write(folder / f"{i:05d}-{copy}"))
-            swap = re.compile(r"[A-Za-z]+")
             jobs.append(Job(task, "terminus", copy))
-            scripts.append([swap.sub(lambda m: mapping.get(m[0], m[0]), t.text) for t in e.turns])
+            scripts.append([renamed(t.text, mapping) for t in e.turns])
     return jobs, scripts
+
+
+def renamed(text: str, mapping: dict[str, str]) -> str:
+    return re.sub(r"[A-Za-z]+", lambda m: mapping.get(m[0], m[0]), text)
 
 
 def run_rsr(tasks: Sequence[Task], actor: Path, policy: Policy, pool: RolloutPool, config: RolloutConfig, params: Rsr, planner: Planner, judge: Judge, *,

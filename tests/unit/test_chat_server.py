@@ -34,8 +34,8 @@ def server(fmt, tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = (root / "log").open("wb")
-    process = subprocess.Popen([str(Path(sys.executable).with_name("transformers")), "serve", str(path), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"],
-                               stdout=log, stderr=subprocess.STDOUT, env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(root)})
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(path), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(root)})
     url, limit = f"http://127.0.0.1:{port}", time.monotonic() + START_S
     try:
         while True:
@@ -59,7 +59,8 @@ def test_a_runbook_is_planned_and_judged_over_http(server, corpus_of_tasks, fmt,
     url, model = server
     assert isinstance(complete(url, model, "say anything", "now", max_tokens=8), str)
     task = corpus_of_tasks[0]
-    (source,) = run_batch([Job(task, "reflect")], ScriptedSampler([[*written(task), claim]], fmt), fmt, sandboxes, RolloutConfig(2048, turn_tokens=160), stage="t", seed=0)
+    sampler = ScriptedSampler([[*written(task), claim]], fmt)
+    (source,) = run_batch([Job(task, "reflect")], sampler, fmt, sandboxes, RolloutConfig(2048, turn_tokens=160), stage="t", seed=0)
     params = load_params().rsr.model_copy(update={"planner": "chat", "chat_url": url, "chat_model": model})
     planner, judge = make_planner(params)
     runbook, reasons = write_runbook(task, source, 0, planner, judge, rounds=1)

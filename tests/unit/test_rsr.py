@@ -141,7 +141,8 @@ def test_only_verified_finished_distinct_runs_are_kept(corpus_of_tasks, fmt):
 
 def test_sources_are_successes_of_the_other_harnesses(corpus_of_tasks):
     a, b = corpus_of_tasks[:2]
-    runs = [episode(a, [CLAIM], "terminus"), episode(a, [("", "ls", ""), CLAIM], "reflect"), episode(a, [CLAIM], "statem"), episode(b, [CLAIM], "reflect", strict=False)]
+    runs = [episode(a, [CLAIM], "terminus"), episode(a, [("", "ls", ""), CLAIM], "reflect"), episode(a, [CLAIM], "statem"),
+            episode(b, [CLAIM], "reflect", strict=False)]
     assert [(e.task, e.harness) for e in choose_sources(runs, 5)] == [(a.id, "statem")]
 
 

@@ -27,7 +27,10 @@ def policy():
     return Policy(model.eval(), ChatFormat(tokenizer))
 
 
-def play(sampler, sampling=Sampling(), rows=7, turns=3, width=11, drop=True):
+ON_POLICY = Sampling()
+
+
+def play(sampler, sampling=ON_POLICY, rows=7, turns=3, width=11, drop=True):
     """Ragged feeds, a few turns, rows that leave: {row: (tokens, logprobs, mask)}."""
     session = sampler.session([(0, "test", r) for r in range(rows)], 256, sampling)
     streams = {r: ([], [], []) for r in range(rows)}
@@ -127,8 +130,8 @@ def _with_template(policy, template):
 
 
 def test_a_template_that_rewrites_history_is_refused(policy):
-    rewriting = ("{%- for m in messages -%}<|{{ m['role'] }}|>{% if m['role'] == 'assistant' and not loop.last %}(old){% else %}{{ m['content'] }}{% endif %}<|end|>"
-                 "{%- endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}")
+    rewriting = ("{%- for m in messages -%}<|{{ m['role'] }}|>{% if m['role'] == 'assistant' and not loop.last %}(old)"
+                 "{% else %}{{ m['content'] }}{% endif %}<|end|>{%- endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}")
     with pytest.raises(ChatFormatError, match="rewrites earlier turns"):
         ChatFormat(_with_template(policy, rewriting))
     with pytest.raises(ChatFormatError, match="no chat_template"):
