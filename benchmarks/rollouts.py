@@ -91,7 +91,8 @@ def main() -> None:
     for name in list(ways)[1:]:
         other = statistics.median(times[name])
         print(json.dumps({"name": f"rollouts against {name}", "ours": round(ours, 3), "other": round(other, 3), "unit": "ms an action token",
-                          "ratio": round(other / ours, 2), "goal": 5 if "one" in name else None, "runs": RUNS, "machine": platform.processor() or platform.machine(),
+                          "ratio": round(other / ours, 2), "goal": 5 if "one" in name else None, "runs": RUNS,
+                          "machine": platform.processor() or platform.machine(),
                           "versions": {"python": sys.version.split()[0], "torch": torch.__version__}}))
 
 
