@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from rsi.harness.episode import Episode, Turn
+from rsi.policy.batch import collate
 from rsi.policy.chat import ChatFormat
+from rsi.policy.forward import target_logprobs
 from rsi.policy.model import CheckpointError, Policy, load_policy, new_base, save_policy
 from rsi.policy.qwen_sampler import QwenSampler
 from rsi.policy.sampling import Sampling
@@ -63,6 +65,10 @@ def steps(trainer, episodes, numbers):
 
 def weights(trainer):
     return torch.cat([p.detach().flatten() for m in (trainer.policy.model, trainer.critic) for p in m.parameters()])
+
+
+def critic_weights(trainer):
+    return torch.cat([p.detach().flatten() for p in trainer.critic.parameters()])
 
 
 @pytest.fixture(scope="module")
@@ -155,14 +161,33 @@ def test_case_19_an_actor_is_not_a_critic_and_a_critic_not_an_actor(tmp_path):
         load_critic(path)
 
 
-def test_case_19_the_next_stage_inherits_weights_and_a_new_optimizer(tmp_path, episodes):
-    trainer = new_trainer()
-    steps(trainer, episodes, range(2))
-    path = save_critic(trainer.critic, tmp_path / "critic", "rpr1")
+def test_case_19_the_next_stage_inherits_weights_and_no_moments(tmp_path, episodes):
+    """The heir's next update is that of a fresh optimizer on the same weights, and not the one the first stage would have made."""
+    first = new_trainer()
+    steps(first, episodes, range(2))
+    path = save_critic(first.critic, tmp_path / "critic", "rpr1")
     heir = Trainer(new_policy(), load_critic(path), CONFIG, raw_ratio)
-    for mine, theirs in zip(heir.critic.parameters(), trainer.critic.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-    assert not heir.critic_optimizer.state
+    fresh = new_trainer()
+    fresh.critic.load_state_dict(first.critic.state_dict())
+    assert torch.equal(critic_weights(heir), critic_weights(first))
+    for trainer in (heir, fresh, first):
+        steps(trainer, episodes, [2])
+    assert torch.equal(critic_weights(heir), critic_weights(fresh))
+    assert not torch.allclose(critic_weights(heir), critic_weights(first), atol=1e-4)
+
+
+def test_case_13_sampled_ids_reach_training_though_their_text_encodes_differently(episodes):
+    """Through make_rollout and collate: the targets are the very ids, and their log-probabilities the sampler's."""
+    policy = new_policy()
+    rollout = new_trainer(policy).rollout(episodes)
+    batch = collate(rollout.examples)
+    targets = batch.tokens[batch.rows, batch.cols].tolist()
+    sampled = [i for e in episodes for i in e.tokens[e.mask].tolist()]
+    assert targets == sampled
+    encoded = [policy.tokenizer.encode(policy.tokenizer.decode(e.tokens[t.start : t.end]), add_special_tokens=False) for e in episodes for t in e.turns]
+    assert [i for ids in encoded for i in ids] != sampled  # encoding the text again would train on other ids
+    with torch.no_grad():
+        torch.testing.assert_close(target_logprobs(policy.model, batch)[0], rollout.old, rtol=0, atol=1e-4)
 
 
 def test_explained_variance_is_global_and_undefined_without_variance():
