@@ -15,7 +15,7 @@ class NoSuchEpisode(LookupError):
 
 
 def find_episode(name: str, folder: Path = Path("data/episodes")) -> Episode:
-    """An episode by `FILE#ROW` or by its id (`rpr1-s0-s0/TASK/terminus/0`), looked for in every collection of `folder`."""
+    """An episode by `FILE#ROW` or by its id (`rpr1-cold-s0/TASK/terminus/0`), looked for in every collection of `folder`."""
     file, _, row = name.rpartition("#")
     if file:
         episodes = read_episodes(Path(file))

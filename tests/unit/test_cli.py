@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def test_doctor_finds_a_working_machine():
 def test_lint_and_oracle_on_shipped_tasks():
     assert "8 tasks, 0 problems" in rsi("tasks", "lint", SMOKE_TASKS).output
     result = rsi("tasks", "oracle", SMOKE_TASKS, "--json")
-    assert result.exit_code == 0 and all(row["ok"] for row in json.loads(result.output))
+    assert result.exit_code == 0 and [row["ok"] for row in json.loads(result.output)] == [True] * 8
 
 
 def test_lint_names_file_and_remedy(tmp_path):
@@ -123,7 +124,8 @@ def test_audit_counts_mass_near_misses_and_invalid_ones(collection):
     assert found["all"]["failed_mass"]["raw"] == pytest.approx(0.5 / 1.5)
     assert found["all"]["failed_mass"]["spr"] == pytest.approx(0.2 / 1.2)
     assert found["all"]["failed_mass"]["fdr"] == pytest.approx((1 / 4) / (2 / 4 + 1 / 4))  # by the pool's scale, not by what is in the file
-    assert "files" in rsi("audit", collection).output
+    shown = rsi("audit", collection, "--beta", "0.4").output
+    assert re.search(r"^files +2 +1 +1 +33.3% +33.3% +16.7%$", shown, re.MULTILINE) and "invalid: 1 × no reward file" in shown
 
 
 def test_audit_takes_the_scales_that_training_used_or_says_why_it_cannot(collection):

@@ -41,11 +41,17 @@ def imported(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", sorted(MAY))
 def test_rooms_import_one_way(room):
-    for file in sorted((PACKAGE / room).rglob("*.py")):
+    files = sorted((PACKAGE / room).rglob("*.py"))
+    assert files
+    for file in files:
         for module in imported(file):
             other = module.split(".")[1]
             allowed = other == room or other in MAY[room] or module in ALLOWED_MODULES.get(room, set())
             assert allowed, f"{file.relative_to(PACKAGE.parent)} imports {module}: not allowed from rsi/{room}"
+
+
+def test_every_room_has_a_rule():
+    assert {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()} == MAY.keys()
 
 
 def test_nothing_imports_the_stages_or_the_command_line():
