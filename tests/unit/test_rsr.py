@@ -59,11 +59,10 @@ def test_milestones_keep_the_last_way_a_step_was_done(corpus_of_tasks):
     assert milestones(source) == {1: ["mkdir -p a/b"], 2: ["grep x b", "mv b c"]}
 
 
-def test_a_private_literal_is_rejected_and_the_rewrite_drops_it(corpus_of_tasks):
-    task = next(t for t in corpus_of_tasks if t.family == "json" or "json" in t.family)
-    value = next(line.split("'")[1] for line in (task.path / "tests" / "test.sh").read_text().splitlines() if line.startswith("same ") and "'" in line)
-    if value in task.instruction or len(value) < 2:
-        pytest.skip("this instance's value is public")
+def test_a_private_literal_is_rejected(corpus_of_tasks):
+    compared = [(t, line.split("'")[1]) for t in corpus_of_tasks for line in (t.path / "tests" / "test.sh").read_text().splitlines()
+                if line.startswith("same ") and "'" in line]
+    task, value = next((t, v) for t, v in compared if len(v) > 1 and v.isalnum() and v not in t.instruction)
     quoted = render({k: f"echo {value}" for k in range(1, task.instruction.count("\n") + 1)})
     review = deterministic_review(task, episode(task, [CLAIM]), quoted)
     assert not review.accepted and review.reason == "private literal" and value in review.critique
