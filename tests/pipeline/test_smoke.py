@@ -71,6 +71,8 @@ def test_main_json_has_every_suite_and_stage(smoke):
         assert {"suite", "stage", "seed", "temperature", "n", "attempts", "strict", "low", "high", "progress", "invalid", "source"} <= r.keys()
         assert 0 <= r["low"] <= r["strict"] <= r["high"] <= 1 and 0 <= r["progress"] <= 1 and r["invalid"] == 0
         assert all((smoke / file).is_file() for file in r["source"].split(", "))
+    scales = [json.loads((smoke / f"data/results/stages/{run}-s0.json").read_text())["scales"] for run in ("rpr1", "rpr2", "direct_ppo")]
+    assert scales[0] and scales[0] == scales[1] == scales[2]  # what the audit takes as FDR's
     page = (smoke / "data/results/report.html").read_text()
     assert "standin-tb21" in page and not re.search(r'src="(?!data:)', page)
 
