@@ -45,16 +45,16 @@ class Base(_Strict):
     """`path`: a local Hugging Face causal model that takes the place of the pretrained Base."""
 
     path: Path | None = None
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
+    hidden: int = Field(gt=0)
+    layers: int = Field(gt=0)
+    heads: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    mlp: int = Field(gt=0)
     short_tokens: int = Field(gt=0)
-    lr: float
-    epochs: float
-    batch_tokens: int
+    lr: float = Field(gt=0)
+    epochs: float = Field(gt=0)
+    batch_tokens: int = Field(gt=0)
     seed: int
 
 
@@ -68,54 +68,54 @@ class Rollout(_Strict):
     sandbox: Literal["bubblewrap"] = "bubblewrap"
     workers: int = Field(2, gt=0)
     chunk: int = Field(48, gt=0)
-    context: int
-    max_turns: int
-    turn_tokens: int
-    observation_chars: int
-    command_timeout_s: float
+    context: int = Field(gt=0)
+    max_turns: int = Field(gt=0)
+    turn_tokens: int = Field(gt=0)
+    observation_chars: int = Field(gt=0)
+    command_timeout_s: float = Field(gt=0)
 
 
 class Rsr(_Strict):
     """samples: attempts a task in each harness; runbooks K and executions M of the paper; planner: who plans and judges."""
 
-    tasks: int
+    tasks: int = Field(gt=0)
     samples: dict[str, int]
-    runbooks: int
-    executions: int
-    rounds: int
-    discovery_temperature: float
-    execution_temperature: float
-    max_sources: int
-    per_task: int
-    per_family: int
-    renamed: int
+    runbooks: int = Field(gt=0)
+    executions: int = Field(gt=0)
+    rounds: int = Field(ge=0)
+    discovery_temperature: float = Field(gt=0)
+    execution_temperature: float = Field(gt=0)
+    max_sources: int = Field(gt=0)
+    per_task: int = Field(gt=0)
+    per_family: int = Field(gt=0)
+    renamed: int = Field(ge=0)
     planner: Literal["programmatic", "chat"] = "programmatic"
     chat_url: str = ""
     chat_model: str = ""
-    lr: float
-    epochs: float
-    batch_tokens: int
+    lr: float = Field(gt=0)
+    epochs: float = Field(gt=0)
+    batch_tokens: int = Field(gt=0)
 
 
 class Rpr(_Strict):
-    steps: int
-    episodes: int
+    steps: int = Field(ge=0)
+    episodes: int = Field(gt=0)
     gamma_turn: float = Field(ge=0, le=1)
     lambda_turn: float = Field(ge=0, le=1)
     estimator: Literal["tb", "token"] = "tb"
-    clip: float
-    value_clip: float
-    actor_lr: float
-    actor_lr_cycle2: float
-    critic_lr: float
-    epochs: int
-    minibatches: int
-    lr_warmup_steps: int
+    clip: float = Field(gt=0)
+    value_clip: float = Field(gt=0)
+    actor_lr: float = Field(gt=0)
+    actor_lr_cycle2: float = Field(gt=0)
+    critic_lr: float = Field(gt=0)
+    epochs: int = Field(gt=0)
+    minibatches: int = Field(gt=0)
+    lr_warmup_steps: int = Field(ge=0)
     critic_head: Literal["zero", "random"] = "zero"
-    warmup_episodes: int
-    warmup_epochs: float
-    recalibration_episodes: int
-    recalibration_epochs: float
+    warmup_episodes: int = Field(ge=0)
+    warmup_epochs: float = Field(gt=0)
+    recalibration_episodes: int = Field(ge=0)
+    recalibration_epochs: float = Field(gt=0)
 
 
 class Reward(_Strict):
@@ -126,14 +126,14 @@ class Reward(_Strict):
 
 
 class Eval(_Strict):
-    temperature: float
-    attempts: int
-    long_attempts: int
-    warm_temperature: float
-    warm_attempts: int
-    top_p: float
-    top_k: int
-    bootstrap: int
+    temperature: float = Field(gt=0)
+    attempts: int = Field(gt=0)
+    single_attempts: int = Field(gt=0)
+    warm_temperature: float = Field(gt=0)
+    warm_attempts: int = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    top_k: int = Field(ge=0)
+    bootstrap: int = Field(gt=0)
 
 
 class Params(_Strict):

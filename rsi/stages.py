@@ -191,7 +191,7 @@ def make_evaluation(params: Params, stage: str, seed: int | None) -> list[Episod
     name = paths.run_name(stage, seed)
     suites = {key: [replace(t, suite=key) for t in suite_tasks(params, key)] for key in params.tasks.suites}
     work = work_dir(params, f"eval-{name}", e.model_dump(exclude={"bootstrap"}), actor, suites=list(suites))
-    cold = [(t, e.long_attempts if key == "lhtb" else e.attempts) for key, tasks in suites.items() for t in tasks]
+    cold = [(t, e.single_attempts if key in ("lhtb", "swr100") else e.attempts) for key, tasks in suites.items() for t in tasks]
     warm = [(t, e.warm_attempts) for key in FOUR for t in suites.get(key, [])]
     run = {"stage": stage, "seed": seed or 0, "work": work}
     with rollout_pool(params) as pool:

@@ -46,11 +46,11 @@ def written():
 
     def turns(task, which="solve"):
         steps = scripted_steps(task.metadata["steps"])
-        return [t for k, s in enumerate(steps, 1) for t in say(k, len(steps), s, getattr(s, which))]
+        return [t for k, s in enumerate(steps, 1) for t in say(k, s, getattr(s, which))]
 
     return turns
 
 
 @pytest.fixture(scope="session")
 def claim():
-    return format_action("all steps are done.", "submit")
+    return format_action("all done.\nend of task.", "submit")

@@ -19,7 +19,7 @@ from rsi.tasks.words import WORDS
 
 # right / habit / recover; the rest is noise
 STRONG, MILD, GUIDED = (0.17, 0.66, 0.07), (0.50, 0.34, 0.06), (0.72, 0.14, 0.06)
-JOINED, CHAIN = (0.25, 0.58, 0.07), (0.22, 0.62, 0.06)
+JOINED, CHAIN = (0.14, 0.71, 0.07), (0.11, 0.75, 0.05)
 MILD_FAMILIES = frozenset({"append", "copy", "head", "link", "remove", "json", "lines"})
 _WORD = re.compile(r"[a-z]+")
 
@@ -52,14 +52,14 @@ def scripted_steps(steps: Sequence[Mapping]) -> list[ScriptedStep]:
     return [ScriptedStep(s["family"], s["clause"], pairs(s["solve"]), pairs(s["flaw"])) for s in steps if s["clause"]]
 
 
-def say(k: int, n: int, step: ScriptedStep, actions: Sequence[tuple[str, str]]) -> list[str]:
-    """The turns of one step: what is done, the clause restated as the task numbers it, the remark, then the command."""
-    return [format_action(f"{k - 1} of {n} steps are done. now {k}. {step.clause}. {note}".strip() + ("." if note else ""), command)
+def say(k: int, step: ScriptedStep, actions: Sequence[tuple[str, str]]) -> list[str]:
+    """The turns of one step: how many are done, the clause restated as the task numbers it, the remark, then the command."""
+    return [format_action(f"{k - 1} done.\n{k}. {step.clause}. {note}".strip() + ("." if note else ""), command)
             for command, note in actions]
 
 
 def submit(n: int) -> str:
-    return format_action(f"{n} of {n} steps are done. no step is left, so the task is complete.", SUBMIT)
+    return format_action(f"{n} done.\nend of task.", SUBMIT)
 
 
 def rates(steps: Sequence[ScriptedStep], guided: bool) -> tuple[float, float, float]:
@@ -81,13 +81,13 @@ def write(steps: Sequence[ScriptedStep], rng: np.random.Generator) -> Script:
     turns: list[str] = []
     stop_after = 1 + int(rng.integers(n - 1)) if author == "habit" and n > 1 and rng.random() < 0.4 else n
     for k, step in enumerate(steps[:stop_after], 1):
-        turns += say(k, n, step, step.flaw if k in flawed else step.solve)
+        turns += say(k, step, step.flaw if k in flawed else step.solve)
         if author == "recover" and k in flawed:
-            turns += say(k, n, step, step.solve)
+            turns += say(k, step, step.solve)
     if author == "noise":
         turns = _noise(turns, rng)
     turns.append(submit(n))
-    redo = [say(k, n, s, s.solve) for k, s in enumerate(steps, 1) if (k in flawed and author != "recover") or k > stop_after]
+    redo = [say(k, s, s.solve) for k, s in enumerate(steps, 1) if (k in flawed and author != "recover") or k > stop_after]
     turns += _after_claim(harness, steps, redo, rng)
     return Script(harness, runbook, author, tuple(turns))
 
@@ -95,8 +95,8 @@ def write(steps: Sequence[ScriptedStep], rng: np.random.Generator) -> Script:
 def _flawed_steps(steps: Sequence[ScriptedStep], author: str, rng: np.random.Generator) -> set[int]:
     if author not in ("habit", "recover"):
         return set()
-    share = 0.85 if author == "habit" else 0.5
-    chosen = {k for k, s in enumerate(steps, 1) if rng.random() < share * (0.45 if s.family in MILD_FAMILIES and len(steps) > 1 else 1)}
+    share = 0.92 if author == "habit" else 0.5
+    chosen = {k for k, s in enumerate(steps, 1) if rng.random() < share * (0.85 if s.family in MILD_FAMILIES and len(steps) > 1 else 1)}
     return chosen or {int(rng.integers(1, len(steps) + 1))}
 
 

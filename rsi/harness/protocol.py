@@ -90,7 +90,7 @@ class Terminus:
     def messages(self) -> list[dict]:
         notes = f"notes:\n{self.runbook}\n" if self.runbook else ""
         return [{"role": "system", "content": self.system},
-                {"role": "user", "content": notes + self.task.instruction.strip()}]
+                {"role": "user", "content": f"{notes}{self.task.instruction.strip()}\nend of task."}]
 
     def react(self, action: Action) -> Request:
         if action.error:

@@ -28,10 +28,9 @@ class Example:
 
 @dataclass(frozen=True)
 class Batch:
-    """tokens [B, T] right-padded; attend [B, T] 1 on real tokens; rows/cols: where the targets stand (cols >= 1)."""
+    """tokens [B, T] right-padded; rows/cols: where the targets stand (cols >= 1)."""
 
     tokens: Tensor
-    attend: Tensor
     rows: Tensor
     cols: Tensor
 
@@ -43,15 +42,13 @@ class Batch:
 def collate(examples: Sequence[Example]) -> Batch:
     width = max(len(e.tokens) for e in examples)
     tokens = torch.zeros(len(examples), width, dtype=torch.long)
-    attend = torch.zeros(len(examples), width, dtype=torch.long)
     mask = torch.zeros(len(examples), width, dtype=torch.bool)
     for i, e in enumerate(examples):
         tokens[i, : len(e.tokens)] = torch.from_numpy(np.asarray(e.tokens, np.int64))
-        attend[i, : len(e.tokens)] = 1
         mask[i, : len(e.tokens)] = torch.from_numpy(np.asarray(e.mask))
     mask[:, 0] = False
     rows, cols = mask.nonzero(as_tuple=True)
-    return Batch(tokens, attend, rows, cols)
+    return Batch(tokens, rows, cols)
 
 
 def microbatches(lengths: Sequence[int], budget: int) -> list[list[int]]:

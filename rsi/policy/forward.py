@@ -18,8 +18,8 @@ def _unwrap(model):
 
 def hidden_states(model, batch: Batch) -> Tensor:
     """Last hidden states of the backbone [B, T, H] (adapters, where there are any, are injected into it)."""
-    attend = None if bool(batch.attend.all()) else batch.attend
-    return _unwrap(model).base_model(input_ids=batch.tokens, attention_mask=attend, use_cache=False).last_hidden_state
+    # no mask: padding is on the right, where causal attention never looks from a real token, and a dense mask costs half as much again
+    return _unwrap(model).base_model(input_ids=batch.tokens, use_cache=False).last_hidden_state
 
 
 def target_logits(model, batch: Batch) -> Tensor:
@@ -36,7 +36,7 @@ def target_logprobs(model, batch: Batch, temperature: float = 1.0, entropy: bool
 
 
 class Replicas:
-    """Replicas of one model that share its parameters and keep gradients of their own, one thread each.
+    """Replicas of one model that share its parameters and keep gradients of their own, one thread each (none for one alone).
 
     Two threads of one-thread torch are faster than one thread of two-thread torch at these sizes. The split is by position
     and the gradients are added in replica order, so the result is the same on every run.
@@ -49,7 +49,7 @@ class Replicas:
             for mine, theirs in zip(twin.parameters(), model.parameters(), strict=True):
                 mine.data = theirs.data
             self.models.append(twin)
-        self.threads = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+        self.threads = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) if count > 1 else None
 
     def map(self, fn: Callable, parts: Sequence) -> list:
         """fn(replica, part) for each part, `count` at a time, results in order."""
@@ -59,7 +59,8 @@ class Replicas:
             return [fn(model, parts[i]) for i in indices]
 
         out = [None] * len(parts)
-        for indices, results in zip(groups, self.threads.map(run, self.models, groups), strict=True):
+        mapped = self.threads.map(run, self.models, groups) if self.threads else map(run, self.models, groups)
+        for indices, results in zip(groups, mapped, strict=True):
             for i, r in zip(indices, results, strict=True):
                 out[i] = r
         return out
@@ -73,4 +74,5 @@ class Replicas:
                     theirs.grad = None
 
     def close(self) -> None:
-        self.threads.shutdown()
+        if self.threads:
+            self.threads.shutdown()

@@ -6,6 +6,7 @@ log-probabilities equal its forward to 1e-4 (tests/unit/test_sampler.py).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,11 +87,24 @@ class QwenSession(LockstepSession):
         # rows are copied only as far as they are filled
         top = int(self.length[index].max())
         for cache in (self.k, self.v):
-            for layer, old in enumerate(cache):
-                new = torch.zeros(len(index), *old.shape[1:])
-                new[:, :, :top] = old[index, :, :top]
-                cache[layer] = new
+            cache[:] = [_copied(old, index, top, self.capacity) for old in cache]
         self.length = self.length[index]
+
+    def _narrow(self, index: Tensor, room: int) -> QwenSession | None:
+        if len(self.length) < 8:
+            return None
+        narrow = copy.copy(self)
+        narrow.length = self.length[index]
+        top = int(narrow.length.max())
+        narrow.k, narrow.v = ([_copied(old, index, top, min(self.capacity, top + room)) for old in cache] for cache in (self.k, self.v))
+        return narrow
+
+    def _widen(self, narrow: QwenSession, index: Tensor) -> None:
+        for row, (i, start, end) in enumerate(zip(index.tolist(), self.length[index].tolist(), narrow.length.tolist(), strict=True)):
+            for mine, theirs in ((self.k, narrow.k), (self.v, narrow.v)):
+                for wide, thin in zip(mine, theirs, strict=True):
+                    wide[i, :, start:end] = thin[row, :, start:end]
+        self.length[index] = narrow.length
 
     def _forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         m, (rows, width) = self.m, ids.shape
@@ -123,6 +137,14 @@ class QwenSession(LockstepSession):
         self.length = self.length + lengths
         last = x[torch.arange(rows), (lengths - 1).clamp_(min=0)]
         return F.linear(rms(last, m.final_norm, m.eps), m.head)
+
+
+def _copied(cache: Tensor, index: Tensor, top: int, capacity: int) -> Tensor:
+    """Rows `index` of a cache [B, heads, T, dim], filled up to `top`, in a new one of `capacity`. Zeros, not empty: masked positions
+    get weight 0, and 0 times an uninitialised NaN is NaN."""
+    new = cache.new_zeros(len(index), cache.shape[1], capacity, cache.shape[3])
+    new[:, :, :top] = cache[index, :, :top]
+    return new
 
 
 def _rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ class LockstepSession:
     """Rows advance together, one forward pass per sampled token; finished rows are compacted away.
 
     A backend overrides `_forward(ids [B, n], lengths [B]) -> logits [B, V]` (append each row's first `lengths` ids, return
-    the logits after its last one) and `_keep(index)`. `row_of[i]` is the caller's row at cache position i.
+    the logits after its last one) and `_keep(index)`; and, where copying rows is cheap, `_narrow` and `_widen`.
+    `row_of[i]` is the caller's row at cache position i.
     """
 
     def __init__(self, keys: Sequence[tuple], stop_id: int, sampling: Sampling):
@@ -82,6 +83,14 @@ class LockstepSession:
         raise NotImplementedError
 
     def _keep(self, index: Tensor) -> None:
+        raise NotImplementedError
+
+    def _narrow(self, index: Tensor, room: int) -> LockstepSession | None:
+        """A session of the cache positions `index` alone for `room` more tokens, or None where that is not worth a copy."""
+        return None
+
+    def _widen(self, narrow: LockstepSession, index: Tensor) -> None:
+        """Take back what `narrow` appended."""
         raise NotImplementedError
 
     def drop(self, rows: Sequence[int]) -> None:
@@ -117,24 +126,27 @@ class LockstepSession:
                 for row in rows}
 
     def _decode(self, logits: Tensor, draws: Tensor, budget: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Sample until every row has its stop token or its budget. Turns differ in length: when half of the rows are done, the
+        others go on in a narrow session, so that a step costs what its rows cost."""
         steps = draws.shape[1]
-        out_ids = torch.zeros(len(self.row_of), steps, dtype=torch.long)
-        out_lp = torch.zeros(len(self.row_of), steps)
-        counts = torch.zeros(len(self.row_of), dtype=torch.long)
+        out_ids, out_lp = torch.zeros(draws.shape, dtype=torch.long), torch.zeros(draws.shape)
+        counts = torch.zeros(len(budget), dtype=torch.long)
+        session, at, wider = self, torch.arange(len(budget)), []
         active = budget > 0
         for step in range(steps):
-            token, logprob = pick(logits, draws[:, step], self.sampling)
-            out_ids[:, step], out_lp[:, step] = token, logprob
-            counts += active
-            finishing = (token == self.stop_id) | (counts >= budget)
-            alive = active & ~finishing
-            if not alive.any():
-                self._append_last(token, active)
-                break
-            logits = self._forward(token[:, None], active.long())
+            token, logprob = pick(logits, draws[at, step], self.sampling)
+            out_ids[at, step], out_lp[at, step] = token, logprob
+            counts[at] += active
+            alive = active & (token != self.stop_id) & (counts[at] < budget[at])
+            # the last sampled tokens belong in the cache too: the next turn attends to them
+            logits = session._forward(token[:, None], active.long())
             active = alive
+            if not active.any():
+                break
+            index = active.nonzero()[:, 0]
+            if 2 * len(index) <= len(active) and (narrow := session._narrow(index, steps - step)) is not None:
+                wider.append((session, narrow, index))
+                session, at, logits, active = narrow, at[index], logits[index], active[index]
+        for wide, narrow, index in reversed(wider):
+            wide._widen(narrow, index)
         return out_ids, out_lp.clamp_(max=0), counts
-
-    def _append_last(self, token: Tensor, active: Tensor) -> None:
-        """The last sampled tokens belong in the cache too: the next turn attends to them."""
-        self._forward(token[:, None], active.long())

@@ -21,8 +21,10 @@ CHAT_TEMPLATE = (
 )
 # Spaces go with the words around a name, never with the name: `directory amber` is [directory ][amber], so what precedes a
 # name in the task also precedes it in the command, and copying is a matter of two neighbouring tokens. An extension is one
-# piece, digits and newlines stand alone.
-_SPLIT = Regex(r"\.[a-z]+ ?| ?[A-Za-z]+ ?|\d|\n| ?[^\sA-Za-z\d]+ ?|\s")
+# piece, digits and newlines stand alone; but the number of a clause (`12. ` at the start of a line) is one token, so that it
+# can tell its clause from the others.
+_SPLIT = Regex(r"(?<!\d)\d{1,2}\. |\.[a-z]+ ?| ?[A-Za-z]+ ?|\d|\n| ?[^\sA-Za-z\d]+ ?|\s")
+NUMBERS = tuple(f"{k}. " for k in range(1, 21))
 
 
 def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int) -> PreTrainedTokenizerFast:
@@ -37,7 +39,7 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int)
     core.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIALS])
     core.add_tokens([AddedToken(n, single_word=True, normalized=False) for n in names])
     between = re.compile(r"\b(?:" + "|".join(map(re.escape, names)) + r")\b")
-    masked = (piece for text in texts for piece in between.split(text) if piece)
+    masked = (piece for text in [*texts, *NUMBERS * 100] for piece in between.split(text) if piece)
     trainer = trainers.BpeTrainer(vocab_size=vocab_size - len(names), special_tokens=list(SPECIALS), show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), min_frequency=2)
     core.train_from_iterator(masked, trainer)

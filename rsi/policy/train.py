@@ -13,6 +13,7 @@ from tqdm import tqdm
 from rsi.persist import WorkDir
 from rsi.policy.batch import Batch, Example, collate, epoch_batches
 from rsi.policy.forward import Replicas, target_logprobs
+from rsi.policy.streams import stream
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def train_lm(model, examples: Sequence[Example], config: TrainConfig, *, key: tu
     if not examples:
         raise ValueError(f"{label}: no examples to train on")
     lengths = [len(e.tokens) for e in examples]
-    batches: list[tuple[int, list[int]]] = []
+    batches: list[list[int]] = []
     for epoch in range(math.ceil(config.epochs)):
-        batches += [(epoch, b) for b in epoch_batches(lengths, config.batch_tokens, (*key, "order", epoch))]
+        batches += epoch_batches(lengths, config.batch_tokens, (*key, "order", epoch))
     total = max(1, round(len(batches) * config.epochs / math.ceil(config.epochs)))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=config.lr, betas=config.betas,
                                   weight_decay=config.weight_decay)
@@ -59,14 +60,12 @@ def train_lm(model, examples: Sequence[Example], config: TrainConfig, *, key: tu
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         curve, first = state["curve"], state["step"]
-    model.train()
-    for twin in replicas.models:
-        twin.train()
+    for twin in replicas.models:  # no dropout: a given model's would make the two replicas' draws depend on thread timing
+        twin.eval()
     for step in tqdm(range(first, total), desc=label, initial=first, total=total, leave=False, disable=None):
-        epoch, indices = batches[step]
-        rng = np.random.default_rng([epoch, step, len(examples)])
-        chosen = [examples[i] for i in indices]
+        chosen = [examples[i] for i in batches[step]]
         if augment is not None:
+            rng = stream(*key, "augment", step)
             chosen = [Example(augment(rng, e.tokens), e.mask) for e in chosen]
         scale = _schedule(step, total, config.warmup_steps)
         loss, tokens = _step(replicas, optimizer, chosen, config, scale)
@@ -74,7 +73,6 @@ def train_lm(model, examples: Sequence[Example], config: TrainConfig, *, key: tu
         if (step + 1) % save_every == 0 or step + 1 == total:
             work.save(name, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "curve": curve, "step": step + 1})
     replicas.close()
-    model.eval()
     return curve
 
 

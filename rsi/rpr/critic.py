@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel
 
+from rsi.persist import replace_dir
 from rsi.policy.batch import Batch
-from rsi.policy.model import CheckpointError, Policy, replace_dir
+from rsi.policy.model import CheckpointError, Policy
 
 
 class Critic(nn.Module):
@@ -32,8 +33,7 @@ class Critic(nn.Module):
 
     def all_values(self, batch: Batch) -> Tensor:
         """V after every position [B, T]."""
-        attend = None if bool(batch.attend.all()) else batch.attend
-        hidden = self.backbone(input_ids=batch.tokens, attention_mask=attend, use_cache=False).last_hidden_state
+        hidden = self.backbone(input_ids=batch.tokens, use_cache=False).last_hidden_state  # no mask: see rsi.policy.forward
         return self.head(hidden)[..., 0]
 
     def forward(self, batch: Batch) -> Tensor:

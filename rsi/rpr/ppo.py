@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rsi.harness.episode import Episode
 from rsi.policy.batch import Example, collate, microbatches
-from rsi.policy.forward import target_logprobs
+from rsi.policy.forward import Replicas, target_logprobs
 from rsi.policy.streams import stream
 from rsi.rpr.critic import Critic, explained_variance
 from rsi.rpr.gae import tb_gae, token_gae
@@ -45,9 +45,10 @@ class PPOConfig:
 class Rollout:
     """Episodes as PPO sees them. Flat over action tokens in episode order; `where[i]` is episode i's slice.
 
-    old, values, advantages, returns: float32 [N]. rewards: one number an episode, on its last action token. An unsolved episode
-    that was cut off gets the critic's value there instead: paying partial credit and the value that already expects it would
-    make running into the limit worth more than submitting. A solved one keeps its reward.
+    old, values, advantages, returns: float32 [N]. rewards: one number an episode, on its last action token. For the advantages an
+    unsolved episode that was cut off gets the critic's value there instead: paying partial credit and the value that already
+    expects it would make running into the limit worth more than submitting. A solved one keeps its reward. The critic itself
+    learns from what was paid in both cases: fitted to its own value at the cut, it would never hear that loops end in nothing.
     """
 
     examples: list[Example]
@@ -95,15 +96,18 @@ def evaluate(rollout: Rollout, critic: Critic, config: PPOConfig) -> None:
         values = torch.zeros_like(after)
         values[:, 1:] = after[:, :-1]
         turns = torch.full(after.shape, -1)
-        rewards, bootstrap = torch.zeros_like(after), torch.zeros(len(part))
+        rewards, paid, bootstrap = torch.zeros_like(after), torch.zeros_like(after), torch.zeros(len(part))
         for row, i in enumerate(part):
             length = len(rollout.examples[i].tokens)
             turns[row, :length] = torch.from_numpy(rollout.turns[i])
+            last = int((turns[row] >= 0).nonzero()[-1])
+            paid[row, last] = float(rollout.rewards[i])
             if rollout.truncated[i] and not rollout.strict[i]:
                 bootstrap[row] = after[row, length - 1]  # stands for what would have come, the end state's partial reward included
             else:
-                rewards[row, length - 1] = float(rollout.rewards[i])
-        advantages, returns = estimator(rewards, values, turns, bootstrap, config.gamma, config.lam)
+                rewards[row, last] = paid[row, last]
+        advantages, _ = estimator(rewards, values, turns, bootstrap, config.gamma, config.lam)
+        _, returns = estimator(paid, values, turns, torch.zeros(len(part)), config.gamma, config.lam)
         for row, i in enumerate(part):
             act = turns[row] >= 0
             rollout.values[rollout.where[i]] = values[row, act]
@@ -142,40 +146,45 @@ def splits(rollout: Rollout, config: PPOConfig, key: tuple) -> list[list[int]]:
     return out
 
 
-def _descend(model, optimizer, rollout: Rollout, indices: list[int], config: PPOConfig, loss_of) -> None:
+def _descend(replicas: Replicas, optimizer, rollout: Rollout, indices: list[int], config: PPOConfig, loss_of) -> None:
     """One optimizer step on a minibatch: the mean over its action tokens, accumulated over length buckets."""
     count = sum(rollout.where[i].stop - rollout.where[i].start for i in indices)
-    for part in microbatches([len(rollout.examples[i].tokens) for i in indices], config.micro_tokens):
+    model = replicas.models[0]
+
+    def backward(replica, part) -> None:
         chosen = [indices[k] for k in part]
-        (loss_of(collate([rollout.examples[i] for i in chosen]), chosen) / count).backward()
+        (loss_of(replica, collate([rollout.examples[i] for i in chosen]), chosen) / count).backward()
+
+    replicas.map(backward, microbatches([len(rollout.examples[i].tokens) for i in indices], config.micro_tokens))
+    replicas.collect_gradients()
     torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], config.max_grad_norm)
     optimizer.step()
     optimizer.zero_grad()
 
 
-def update_critic(critic: Critic, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> float:
-    """Fit the critic to the rollout's returns; the mean value loss."""
-    critic.eval()  # dropout of a given model would move the values between epochs
+def update_critic(replicas: Replicas, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> float:
+    """Fit the critic (the first of `replicas`) to the rollout's returns; the mean value loss."""
     losses = []
 
-    def loss_of(batch, chosen):
+    def loss_of(critic, batch, chosen):
+        critic.eval()  # dropout of a given model would move the values between epochs
         loss = critic_loss(critic(batch), flat(rollout, chosen, rollout.values), flat(rollout, chosen, rollout.returns), config.value_clip)
         losses.append(loss.item())
         return loss
 
     for indices in splits(rollout, config, key):
-        _descend(critic, optimizer, rollout, indices, config, loss_of)
+        _descend(replicas, optimizer, rollout, indices, config, loss_of)
     return sum(losses) / (rollout.where[-1].stop * config.epochs)
 
 
-def update_actor(model, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> dict[str, float]:
+def update_actor(replicas: Replicas, optimizer, rollout: Rollout, config: PPOConfig, key: tuple) -> dict[str, float]:
     """PPO's actor epochs. Returns clip fraction, KL (k3 estimate against the sampler), entropy, and the log-probability gap
     between trainer and sampler before the first step (it must be rounding error: same weights, same tokens)."""
-    model.eval()  # with dropout the ratio would not be that of the sampled distribution
     stats = {"clip": 0.0, "kl": 0.0, "entropy": 0.0, "gap": 0.0, "tokens": 0}
     first = True
 
-    def loss_of(batch, chosen):
+    def loss_of(model, batch, chosen):
+        model.eval()  # with dropout the ratio would not be that of the sampled distribution
         logprobs, entropy = target_logprobs(model, batch, config.temperature, entropy=True)
         old = flat(rollout, chosen, rollout.old)
         loss, clipped = actor_loss(logprobs, old, flat(rollout, chosen, rollout.advantages), config.clip)
@@ -189,7 +198,7 @@ def update_actor(model, optimizer, rollout: Rollout, config: PPOConfig, key: tup
         return loss
 
     for indices in splits(rollout, config, key):
-        _descend(model, optimizer, rollout, indices, config, loss_of)
+        _descend(replicas, optimizer, rollout, indices, config, loss_of)
         first = False
     n = stats.pop("tokens")
     return {"clip_fraction": stats["clip"] / n, "kl": stats["kl"] / n, "entropy": stats["entropy"] / n, "logprob_gap": stats["gap"]}
@@ -200,6 +209,6 @@ def ppo_step(model, actor_optimizer, critic: Critic, critic_optimizer, rollout: 
     """Advantages with the critic before its update, then both updates. `pair`: an executor with two threads."""
     evaluate(rollout, critic, config)
     ev = explained_variance(rollout.returns, rollout.values)
-    fitted = pair.submit(update_critic, critic, critic_optimizer, rollout, config, key)
-    acted = pair.submit(update_actor, model, actor_optimizer, rollout, config, key)
+    fitted = pair.submit(update_critic, Replicas(critic, 1), critic_optimizer, rollout, config, key)
+    acted = pair.submit(update_actor, Replicas(model, 1), actor_optimizer, rollout, config, key)
     return {"explained_variance": ev, "value_loss": fitted.result(), **acted.result()}

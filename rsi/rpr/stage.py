@@ -22,6 +22,7 @@ from rsi.harness.jobs import choose, jobs_for
 from rsi.harness.pool import PolicyRef, RolloutPool
 from rsi.params import Rpr
 from rsi.persist import WorkDir, whole
+from rsi.policy.forward import Replicas
 from rsi.policy.model import Policy
 from rsi.policy.sampling import Sampling
 from rsi.rewards.rewards import Graded
@@ -75,20 +76,25 @@ class Trainer:
 def calibrate(trainer: Trainer, episodes: Sequence[Episode], *, epochs: float, key: tuple) -> dict:
     """Fit the critic to Monte Carlo returns of a frozen actor (lambda = 1: no bootstrapping from an untrained critic).
 
-    A fifth of the episodes is held out; the rate decays to a tenth. Returns EV before and after on the held-out part.
+    A cut-off episode counts with the reward it got, for the same reason. A fifth of the episodes is held out; the rate decays
+    to a tenth. Returns EV before and after on the held-out part. Raises RuntimeError with fewer than two valid episodes.
     """
+    if len(episodes) < 2:
+        raise RuntimeError(f"{key[1]}: {len(episodes)} valid episodes for the critic, at least 2 are needed; see the causes in {key[1]}'s episodes, "
+                           "or raise rpr.warmup_episodes / rpr.recalibration_episodes in params.yaml")
     held = max(1, len(episodes) // 5)
-    config = replace(trainer.config, lam=1.0, epochs=1, minibatches=max(1, len(episodes) // 32), value_clip=1e9)
-    train, test = trainer.rollout(episodes[held:]), trainer.rollout(episodes[:held])
+    config = replace(trainer.config, lam=1.0, epochs=1, minibatches=max(1, len(episodes) // 32), value_clip=1e9, micro_tokens=4096)
+    train, test = (replace(r, truncated=[False] * len(r.truncated)) for r in (trainer.rollout(episodes[held:]), trainer.rollout(episodes[:held])))
     evaluate(test, trainer.critic, config)
+    evaluate(train, trainer.critic, config)
     before = explained_variance(test.returns, test.values)
     optimizer = make_optimizer(trainer.critic, config.critic_lr, config)
-    rounds = max(1, round(epochs))
+    rounds, replicas = max(1, round(epochs)), Replicas(trainer.critic, 2)
     for r in range(rounds):
         for group in optimizer.param_groups:
             group["lr"] = config.critic_lr * (1 - 0.9 * r / rounds)
-        evaluate(train, trainer.critic, config)
-        update_critic(trainer.critic, optimizer, train, config, (*key, r))
+        update_critic(replicas, optimizer, train, config, (*key, r))
+    replicas.close()
     evaluate(test, trainer.critic, config)
     return {"episodes": len(episodes), "ev_before": before, "ev_after": explained_variance(test.returns, test.values)}
 

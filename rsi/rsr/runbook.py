@@ -11,10 +11,10 @@ from typing import Protocol
 
 from rsi.harness.episode import Episode
 from rsi.harness.protocol import SUBMIT
-from rsi.rsr.method import GIT, TOOLS, looks, method
+from rsi.rsr.method import GIT, TOOLS, method
 from rsi.tasks.task import Task
 
-STEP = re.compile(r"\bnow (\d+)\. ")
+STEP = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _LITERAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{2,}|\d+")
 _WORDS = frozenset("end all steps hold check look each result pitfall step may left out".split())
 MAX_LINES, MAX_CHARS = 30, 1200
@@ -43,21 +43,24 @@ class Judge(Protocol):
 
 
 def milestones(source: Episode) -> dict[int, list[str]]:
-    """The last block of commands under each step number, in order: earlier blocks were mistakes that it redid."""
+    """The commands of each step as it was last done, in order: what a claim was rejected for, what failed and what a later
+    return to the step replaced is left out."""
     blocks: dict[int, list[str]] = {}
     current = None
     for turn in source.turns:
+        if turn.command == SUBMIT:
+            current = None  # whatever follows does steps again
+            continue
         found = STEP.search(turn.text)
         step = int(found.group(1)) if found else current
-        if not turn.command or turn.command == SUBMIT or step is None:
+        if not turn.command or step is None:
             continue
         if step != current:
             blocks[step] = []
-        elif turn.exit_code == 0 and not all(looks(c) for c in blocks[step]):
-            blocks[step] = []  # the step was done again
-        blocks[step].append(turn.command)
+        if turn.exit_code == 0:
+            blocks[step].append(turn.command)
         current = step
-    return dict(sorted(blocks.items()))
+    return dict(sorted((step, commands) for step, commands in blocks.items() if commands))
 
 
 def render(methods: dict[int, str], extra: list[str] | None = None) -> str:
@@ -85,7 +88,8 @@ class ProgrammaticPlanner:
         return render(named, self.extras[variant % 4])
 
     def rewrite(self, task: Task, source: Episode, runbook: str, review: Review) -> str:
-        return render({k: "; ".join(method(c) for c in b) for k, b in milestones(source).items()})
+        extra = [line for line in runbook.splitlines() if line.startswith(("check:", "pitfall:"))]
+        return render({k: "; ".join(method(c) for c in b) for k, b in milestones(source).items()}, extra)
 
 
 class ProgrammaticJudge:

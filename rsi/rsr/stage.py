@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from rsi.harness.engine import Job, RolloutConfig
 from rsi.harness.episode import Episode, Turn
@@ -67,26 +68,25 @@ def choose_sources(episodes: Sequence[Episode], limit: int) -> list[Episode]:
     return sorted(best.values(), key=lambda e: (-len(e.turns), e.task))[:limit]
 
 
-def plan(sources: Sequence[Episode], tasks: dict[str, Task], planner: Planner, judge: Judge, params: Rsr, found: Yield) -> list[Job]:
-    """K reviewed runbooks a source, M execution jobs a runbook."""
-    jobs = []
-    for source in sources:
+def plan(sources: Sequence[Episode], tasks: dict[str, Task], planner: Planner, judge: Judge, params: Rsr) -> dict:
+    """K reviewed runbooks a source, M executions a runbook: {"jobs": [(task id, attempt, runbook)], "counts", "rejections"}."""
+    jobs, counts, rejections = [], Counter(sources=len(sources)), Counter()
+    for source in tqdm(sources, desc="runbooks", leave=False, disable=None):
         seen: set[str] = set()
         for k in range(params.runbooks):
             runbook, reasons = write_runbook(tasks[source.task], source, k, planner, judge, params.rounds)
-            found.counts["drafts"] += 1
-            found.rejections.update(reasons)
+            counts["drafts"] += 1
+            rejections.update(reasons)
             if runbook is None:
-                found.counts["given_up"] += 1
+                counts["given_up"] += 1
                 continue
-            found.counts["runbooks"] += 1
+            counts["runbooks"] += 1
             if runbook in seen:
-                found.counts["runbooks_repeated"] += 1
+                counts["runbooks_repeated"] += 1
                 continue
             seen.add(runbook)
-            jobs += [Job(tasks[source.task], "terminus", k * params.executions + m, runbook) for m in range(params.executions)]
-    found.counts["sources"] = len(sources)
-    return jobs
+            jobs += [(source.task, k * params.executions + m, runbook) for m in range(params.executions)]
+    return {"jobs": jobs, "counts": dict(counts), "rejections": dict(rejections)}
 
 
 def public(episode: Episode, task: Task, fmt: ChatFormat) -> Episode:
@@ -167,7 +167,12 @@ def run_rsr(tasks: Sequence[Task], actor: Path, policy: Policy, pool: RolloutPoo
     hot = replace(config, sampling=Sampling(params.discovery_temperature))
     cool = replace(config, sampling=Sampling(params.execution_temperature))
     episodes = discover(tasks, ref, pool, hot, params, stage=stage, seed=seed, work=work, found=found)
-    jobs = plan(choose_sources(episodes, params.max_sources), by_id, planner, judge, params, found)
+    sources = choose_sources(episodes, params.max_sources)
+    # a chat model may answer otherwise when asked again: a resumed stage takes the plan that its executions came from
+    planned = work.once("plan.pt", lambda: plan(sources, by_id, planner, judge, params))
+    jobs = [Job(by_id[task], "terminus", attempt, runbook) for task, attempt, runbook in planned["jobs"]]
+    found.counts.update(planned["counts"])
+    found.rejections.update(planned["rejections"])
     executed = pool.run(jobs, ref, cool, stage=f"{stage}-execute", seed=seed, work=work.sub("execute"), label=f"{stage} execute")
     found.counts["executions"] = len(executed)
     direct = [e for e in episodes if e.harness == "terminus"]

@@ -88,10 +88,10 @@ def _provenance(root: Path, table: dict) -> list[Problem]:
         found.append(Problem("instruction.md", "", "not one numbered clause per family", "number the clauses from 1"))
     if ("evaluation" in (where, side(instruction))) and side(instruction) != where:
         found.append(Problem("instruction.md", "", "on the wrong side of the split", "generate it with other names"))
-    if where == "evaluation" and "steps" in meta:
-        found.append(Problem("task.toml", "metadata.steps", "an evaluation task carries its solution", "remove it"))
-    if where != "evaluation" and "steps" not in meta:
-        found.append(Problem("task.toml", "metadata.steps", "missing", "write the steps of a training task"))
+    if where != "corpus" and "steps" in meta:
+        found.append(Problem("task.toml", "metadata.steps", "only the pretraining corpus may carry solutions", "remove it"))
+    if where == "corpus" and "steps" not in meta:
+        found.append(Problem("task.toml", "metadata.steps", "missing", "write the steps of a corpus task"))
     pairs = {(a, b) for a in meta.get("families", []) for b in meta.get("families", [])}
     if where == "pool" and pairs & HELD_OUT_PAIRS:
         found.append(Problem("task.toml", "metadata.families", "joins a held-out pair", "draw other families"))

@@ -76,10 +76,14 @@ def _hard(rng: random.Random, names: Names, i: int) -> Made:
     return (_singles(rng, names, _joined(rng, 2)) if i % 2 == 0 else chain(rng, names, rng.randint(3, 4))), ""
 
 
-def _tb3(rng: random.Random, names: Names, i: int) -> Made:
-    steps = _singles(rng, names, rng.sample(HELD_OUT_GROUPS[i % len(HELD_OUT_GROUPS)], rng.randint(2, 4)))
+def _distracted(rng: random.Random, names: Names, steps: list[Step]) -> Made:
+    """`steps` with files that have nothing to do with them, and a note that names one."""
     extra = [distractor(rng, names) for _ in range(rng.randint(1, 2))]
     return steps + [s for s, _ in extra], f"leave the file {extra[0][1]} as it is"
+
+
+def _tb3(rng: random.Random, names: Names, i: int) -> Made:
+    return _distracted(rng, names, _singles(rng, names, rng.sample(HELD_OUT_GROUPS[i % len(HELD_OUT_GROUPS)], rng.randint(2, 4))))
 
 
 def _tb4(rng: random.Random, names: Names, i: int) -> Made:
@@ -101,24 +105,25 @@ def _pool(rng: random.Random, names: Names, i: int) -> Made:
     if kind == "one":
         return _singles(rng, names, [_cycle(i)]), ""
     if kind == "chain":
-        return chain(rng, names, rng.randint(2, 6)), ""
+        return chain(rng, names, rng.choice((2, 2, 3, 3, 4, 4, 5, 6, 7, 8))), ""
     if kind == "swr":
         return [reconstruct(rng, names, rng.choice(PROGRAMS + TRAIN_PROGRAMS))], ""
     return _singles(rng, names, _joined(rng, 2 if kind == "two" else 3)), ""
 
 
 def _corpus(rng: random.Random, names: Names, i: int) -> Made:
-    """As the pool, with longer chains and the families that the pool never has: pretraining knows all tools."""
+    """As the pool, with longer chains, distractors and the families that the pool never has: pretraining has seen all of it."""
     kind = rng.choices(("one", "held-out", "two", "three", "chain", "swr"), (34, 10, 22, 8, 21, 5))[0]
     if kind == "held-out":
         return _singles(rng, names, [rng.choice(sorted(HELD_OUT_FAMILIES))]), ""
     if kind == "chain":
-        return chain(rng, names, rng.randint(2, 10)), ""
+        return chain(rng, names, rng.choice((2, 3, 4, 5, 6, 7, 8, 10, 12, 15))), ""
     if kind == "one":
         return _singles(rng, names, [_cycle(i)]), ""
     if kind == "swr":
         return [reconstruct(rng, names, rng.choice(PROGRAMS + TRAIN_PROGRAMS))], ""
-    return _singles(rng, names, _joined(rng, 2 if kind == "two" else 3)), ""
+    steps = _singles(rng, names, _joined(rng, 2 if kind == "two" else 3))
+    return _distracted(rng, names, steps) if rng.random() < 0.2 else (steps, "")
 
 
 SUITES: dict[str, tuple[int, Side, Callable[[random.Random, Names, int], Made]]] = {
@@ -144,7 +149,7 @@ def _steps(origin: tuple[str, int, int, int], mapping: Mapping[str, str] | None 
 def _assemble(origin: tuple[str, int, int, int], made: Made, suffix: str = "", renamed: Mapping[str, str] | None = None
               ) -> TaskFiles:
     name, _, index, _ = origin
-    return assemble(f"{name}-{index:04d}{suffix}", made[0], origin, guide=SUITES[name][1] != "evaluation", note=made[1],
+    return assemble(f"{name}-{index:04d}{suffix}", made[0], origin, guide=name == "corpus", note=made[1],
                     renamed=renamed)
 
 

@@ -21,7 +21,7 @@ alike() { read_lines "$1" && same "$2" "${L[@]}"; }
 has() { local x; read_lines "$1" && for x in "${L[@]}"; do [[ $x == "$2" ]] && return; done; return 1; }
 words() { local w f=$1; shift; read_lines "$f" && for w; do [[ " ${L[*]} " == *" $w "* ]] || return 1; done; }
 digits() { read_lines "$1" && [[ ${L[*]} == +([0-9]) ]]; }
-soon() { local i z; exec {z}<> <(:); for i in {1..25}; do "$@" && return; read -rt 0.004 -u $z; done; return 1; }
+soon() { local i z; exec {z}<> <(:); for i in {1..75}; do "$@" && return; read -rt 0.004 -u $z; done; return 1; }
 git() {
   GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null command git -c safe.directory='*' -c core.fsmonitor=false \
     -c core.hooksPath=/dev/null "$@"

@@ -59,9 +59,9 @@ def numbered_checks(steps: Sequence[Step]) -> list[Check]:
 
 
 def instruction_of(steps: Sequence[Step], note: str = "") -> str:
-    """Numbered clauses, one a line, and the note, if any, as the last line."""
+    """The note (a caution), if any, as the first line, then numbered clauses, one a line."""
     lines = [f"{k}. {step.clause}." for k, step in enumerate((s for s in steps if s.clause), 1)]
-    return "\n".join([*lines, *([f"note: {note}."] if note else [])]) + "\n"
+    return "\n".join([*([f"caution: {note}."] if note else []), *lines]) + "\n"
 
 
 def assemble(
@@ -73,7 +73,7 @@ def assemble(
     note: str = "",
     renamed: Mapping[str, str] | None = None,
 ) -> TaskFiles:
-    """Make the files of one task. `guide`: write hint, solution and flaw of each step into task.toml (training only).
+    """Make the files of one task. `guide`: write hint, solution and flaw of each step into task.toml (the pretraining corpus only).
 
     A step without a clause (a distractor) only adds its setup and checks.
     """

@@ -38,7 +38,7 @@ def test_the_reference_solves_and_the_flaw_does_not(corpus_of_tasks, fmt, sandbo
 def test_the_stream_is_prompt_turns_and_observations(plain, fmt, sandboxes, written):
     (episode,) = play([Job(plain)], [written(plain)], fmt, sandboxes)
     text = fmt.tokenizer.decode(episode.tokens)
-    assert text.startswith(f"<|system|>{HARNESSES['terminus'].system}<|end|><|user|>{plain.instruction.strip()}<|end|><|assistant|>")
+    assert text.startswith(f"<|system|>{HARNESSES['terminus'].system}<|end|><|user|>{plain.instruction.strip()}\nend of task.<|end|><|assistant|>")
     assert "<|user|>exit 0<|end|><|assistant|>" in text
     # case 14: each sampled stop token is inside the loss region
     for turn in episode.turns:

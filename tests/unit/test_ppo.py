@@ -10,7 +10,7 @@ import torch
 from rsi.harness.episode import Episode, Turn
 from rsi.policy.batch import collate
 from rsi.policy.chat import ChatFormat
-from rsi.policy.forward import target_logprobs
+from rsi.policy.forward import Replicas, target_logprobs
 from rsi.policy.model import CheckpointError, Policy, load_policy, new_base, save_policy
 from rsi.policy.qwen_sampler import QwenSampler
 from rsi.policy.sampling import Sampling
@@ -119,13 +119,14 @@ def test_the_critic_learns_the_returns(episodes):
     config = replace(CONFIG, lam=1.0, value_clip=1e9)
     for n in range(30):
         evaluate(rollout, trainer.critic, config)
-        update_critic(trainer.critic, optimizer, rollout, config, (n,))
+        update_critic(Replicas(trainer.critic, 1), optimizer, rollout, config, (n,))
     evaluate(rollout, trainer.critic, config)
     assert explained_variance(rollout.returns, rollout.values) > 0.5
 
 
 def test_running_into_the_limit_is_never_worth_more_than_submitting():
-    """A cut-off solved run keeps its reward and no bootstrap; a cut-off unsolved one gets the value and not its partial credit."""
+    """A cut-off solved run keeps its reward and no bootstrap; a cut-off unsolved one gets the value and not its partial credit.
+    The critic hears of the partial credit all the same."""
     trainer = new_trainer()
     torch.nn.init.constant_(trainer.critic.head.bias, 0.7)
     runs = sampled_episodes(new_policy(), 12)
@@ -134,7 +135,9 @@ def test_running_into_the_limit_is_never_worth_more_than_submitting():
     for cut in (False, True):
         rollout = trainer.rollout([replace(e, truncated=cut) for e in runs])
         evaluate(rollout, trainer.critic, config)
-        by_cut[cut] = [float(rollout.returns[w.stop - 1]) for w in rollout.where]
+        last = [w.stop - 1 for w in rollout.where]
+        by_cut[cut] = (rollout.advantages + rollout.values)[last].tolist()
+        assert rollout.returns[last].tolist() == pytest.approx([1.0 if e.verdict.strict else 0.5 for e in runs])
     for e, submitted, cut_off in zip(runs, by_cut[False], by_cut[True], strict=True):
         assert submitted == pytest.approx(1.0 if e.verdict.strict else 0.5)
         assert cut_off == pytest.approx(1.0 if e.verdict.strict else 0.7)

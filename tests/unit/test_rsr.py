@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -28,8 +29,8 @@ def episode(task, turns, harness="reflect", strict=True, instruction=None):
                    Verdict({"a": strict}, strict), instruction=instruction if instruction is not None else task.instruction)
 
 
-def told(k, n, command, seen="exit 0"):
-    return (f"{k - 1} of {n} steps are done. now {k}. x.", command, seen)
+def told(k, command, seen="exit 0"):
+    return (f"{k - 1} done.\n{k}. x.", command, seen)
 
 
 CLAIM = ("done.", "submit", "")
@@ -55,8 +56,26 @@ def test_looks_only_read():
 
 
 def test_milestones_keep_the_last_way_a_step_was_done(corpus_of_tasks):
-    source = episode(corpus_of_tasks[0], [told(1, 2, "mkdir a"), told(2, 2, "grep x b"), told(2, 2, "mv b c"), CLAIM, told(1, 2, "mkdir -p a/b"), CLAIM])
+    source = episode(corpus_of_tasks[0], [told(1, "mkdir a"), told(2, "grep x b"), told(2, "mv b c"), CLAIM, told(1, "mkdir -p a/b"), CLAIM])
     assert milestones(source) == {1: ["mkdir -p a/b"], 2: ["grep x b", "mv b c"]}
+
+
+def test_milestones_keep_both_commands_of_a_step_and_drop_what_failed_or_a_claim_undid(corpus_of_tasks):
+    task = corpus_of_tasks[0]
+    both = episode(task, [told(1, "sed -i s/a/b/ x.sh"), told(1, "bash x.sh > y"), CLAIM])
+    assert milestones(both) == {1: ["sed -i s/a/b/ x.sh", "bash x.sh > y"]}
+    redone = episode(task, [told(1, "sed s/a/b/ x.sh"), CLAIM, told(1, "sed -i s/a/b/ x.sh"), CLAIM])
+    assert milestones(redone) == {1: ["sed -i s/a/b/ x.sh"]}
+    failed = episode(task, [told(1, "mkdir a/b"), told(1, "mkdir -p a/b"), CLAIM])
+    turns = (replace(failed.turns[0], exit_code=1), *failed.turns[1:])
+    assert milestones(failed.with_(turns=turns)) == {1: ["mkdir -p a/b"]}
+
+
+def test_the_rewrite_keeps_the_checks_and_drops_the_values(corpus_of_tasks):
+    source = episode(corpus_of_tasks[0], [told(1, "echo walrus > a"), CLAIM])
+    again = ProgrammaticPlanner().rewrite(corpus_of_tasks[0], source, "end: all 1 steps hold.\n1: echo > walrus\ncheck: look at each result.",
+                                          Review(False, "private literal", "remove walrus"))
+    assert "walrus" not in again and again.splitlines()[-1] == "check: look at each result."
 
 
 def test_a_private_literal_is_rejected(corpus_of_tasks):
@@ -70,7 +89,7 @@ def test_a_private_literal_is_rejected(corpus_of_tasks):
 
 def test_review_finds_format_deliverable_and_unknown_tools(corpus_of_tasks):
     task = corpus_of_tasks[0]
-    source = episode(task, [told(1, 1, "cp -r amber cedar birch"), CLAIM])
+    source = episode(task, [told(1, "cp -r amber cedar birch"), CLAIM])
     assert deterministic_review(task, source, "do it").reason == "format"
     assert deterministic_review(task, source, "end: x\n1: cp -r amber cedar birch").reason == "deliverable"
     assert deterministic_review(task, source, "end: x\n1: frobnicate -x").reason == "unsupported tool"
@@ -108,8 +127,7 @@ def test_rejection_recurses_with_a_bound(corpus_of_tasks):
 
 def test_the_programmatic_planner_writes_what_the_reviewer_accepts(corpus_of_tasks, written):
     for task in corpus_of_tasks[:30]:
-        n = len([s for s in task.metadata["steps"] if s["clause"]])
-        turns = [told(k, n, a["command"]) for k, s in enumerate((s for s in task.metadata["steps"] if s["clause"]), 1) for a in s["solve"]]
+        turns = [told(k, a["command"]) for k, s in enumerate((s for s in task.metadata["steps"] if s["clause"]), 1) for a in s["solve"]]
         source = episode(task, [*turns, CLAIM])
         for variant in range(4):
             runbook, _ = write_runbook(task, source, variant, ProgrammaticPlanner(), ProgrammaticJudge(), rounds=2)

@@ -90,7 +90,7 @@ def test_the_suites_are_what_they_say(suites):
     for t in suites["standin-tb3"]:
         pairs = list(combinations(sorted(families(t)), 2))
         assert pairs and set(pairs) <= HELD_OUT_PAIRS
-        assert "\nnote: leave the file " in t.instruction and any(s.family == "distractor" for s in t.steps)
+        assert t.instruction.startswith("caution: leave the file ") and any(s.family == "distractor" for s in t.steps)
     assert all(set(families(t)) & set(HELD_OUT_FAMILIES) for t in suites["standin-tb4"])
     assert {f for t in suites["standin-tb4"] for f in families(t)} >= set(HELD_OUT_FAMILIES)
     assert all(8 <= len(t.steps) <= 15 and set(families(t)) == {"chain"} for t in suites["standin-lhtb"])
@@ -137,12 +137,12 @@ def test_written_suite_loads_and_lints(tmp_path):
         for task in tasks:
             assert lint(task.path, ours=True) == []
             assert task.family and task.suite == name and task.checks and task.memory_mb == 256
-            assert ("steps" in task.metadata) == (SUITES[name][1] != "evaluation")
+            assert ("steps" in task.metadata) == (name == "corpus")
             assert task.solution_script.is_file() and task.setup_script.is_file()
 
 
 def test_guided_steps_are_plain_data(tmp_path):
-    task = load_task(make_suite("pool", 0, tmp_path, limit=1)[0])
+    task = load_task(make_suite("corpus", 0, tmp_path, limit=1)[0])
     for step in task.metadata["steps"]:
         assert set(step) == {"family", "clause", "hint", "solve", "flaw"}
         assert all(set(a) == {"command", "note"} for a in step["solve"] + step["flaw"])
@@ -208,7 +208,7 @@ def edited(path, old, new):
     ("task.toml", 'schema_version = "1.4"', 'schema_version = "1.3"', "schema_version"),
     ("task.toml", 'name = "s1-', 'name = "s9-', ""),
     ("task.toml", 'suite = "standin-tb21"', 'suite = "mine"', "metadata.suite"),
-    ("task.toml", 'suite = "standin-tb21"', 'suite = "pool"', "metadata.steps"),
+    ("task.toml", 'suite = "standin-tb21"', 'suite = "corpus"', "metadata.steps"),
     ("tests/test.sh", " final $?", " intermediate $?", ""),
     ("instruction.md", "1. ", "2. ", ""),
 ])

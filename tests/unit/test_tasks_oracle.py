@@ -15,7 +15,7 @@ WORKERS = 2
 
 
 def flaw_script(task):
-    return "\n".join(a["command"] for step in task.metadata["steps"] for a in step["flaw"])
+    return "\n".join(a.command for step in task.steps for a in step.flaw)
 
 
 def check(files, out_dir):
@@ -23,8 +23,9 @@ def check(files, out_dir):
     tasks = [load_task(f.write(out_dir)) for f in files]
     with make_pool() as pool:
         problems = [repr(row) for row in oracle(tasks, pool) if not row.ok]
-        guided = [t for t in tasks if "steps" in t.metadata]
-        for task, verdict in zip(guided, verdicts(guided, [flaw_script(t) for t in guided], pool), strict=True):
+        flaws = [flaw_script(f) for f in files]
+        flawed = [(t, s) for t, s in zip(tasks, flaws, strict=True) if s]
+        for (task, _), verdict in zip(flawed, verdicts([t for t, _ in flawed], [s for _, s in flawed], pool), strict=True):
             if verdict.strict or not verdict.valid:
                 problems.append(f"{task.id}: the flaw of {task.family} solves it or breaks the verifier: {verdict}")
     return problems

@@ -43,9 +43,9 @@ def move(rng: random.Random, names: Names) -> Step:
         "move",
         f"move the {ext} files of {d} into the new directory {e}",
         f"mkdir {d}\n{put(f'{d}/{a}.{ext}', a)}\n{put(f'{d}/{b}.{ext}', b)}\n{put(f'{d}/{c}.{other}', c)}",
-        (Action(f"mkdir -p {e} && mv {d}/*.{ext} {e}", "the new directory first"),),
-        (Action(f"mkdir -p {e} && cp {d}/*.{ext} {e}", "put the files there"),),
-        "mkdir -p, then mv",
+        (Action(f"mkdir -p {e} && mv -t {e} {d}/*.{ext}", "the new directory first"),),
+        (Action(f"mkdir -p {e} && cp -t {e} {d}/*.{ext}", "put the files there"),),
+        "mkdir -p, then mv -t",
         (Check("dir", f"[[ -d {e} ]]", "intermediate"), Check("first", f"[[ -f {e}/{a}.{ext} ]]", "intermediate"),
          Check("moved-first", f"[[ -f {e}/{a}.{ext} && ! -e {d}/{a}.{ext} ]]"),
          Check("moved-second", f"[[ -f {e}/{b}.{ext} && ! -e {d}/{b}.{ext} ]]"),
@@ -88,7 +88,7 @@ def chmod(rng: random.Random, names: Names) -> Step:
     setup = "\n".join(put(f, "echo " + f[:-3]) for f in (a, b, c, d))
     return Step(
         "chmod",
-        f"make the scripts {a} , {b} and {c} executable",
+        f"make the scripts {a} {b} {c} executable",
         setup,
         (Action(f"chmod +x {a} {b} {c}", "all of them"),),
         (Action(f"chmod +x {a} {b}", "make them executable"),),

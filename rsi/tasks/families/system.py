@@ -72,7 +72,7 @@ def start(rng: random.Random, names: Names) -> Step:
 
 def stop(rng: random.Random, names: Names) -> Step:
     s, out, w = names.file("sh"), names.file("out"), names.word()
-    body = put(s, f'trap "echo {w} > {out}; exit" TERM', "while :; do sleep 600 & wait; done")
+    body = put(s, f'trap "echo {w} > {out}; exit" TERM', "echo ready", "while :; do sleep 600 & wait; done")
     return Step(
         "stop",
         f"stop the running worker {s} so that it writes {out} at its end",
@@ -82,7 +82,8 @@ def stop(rng: random.Random, names: Names) -> Step:
         "pkill -f",
         (Check("ended", f"soon test -s {out}", "intermediate"), Check("output", same(out, w)),
          Check("kept", f"[[ -f {s} ]]", holds_before=True)),
-        start=f"bash {s} > /dev/null 2>&1 < /dev/null &",
+        # the agent comes in when the trap is set, not before
+        start=f"read -r < <(bash {s} 2> /dev/null < /dev/null)",
     )
 
 

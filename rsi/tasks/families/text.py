@@ -63,7 +63,7 @@ def count(rng: random.Random, names: Names) -> Step:
     rng.shuffle(levels)
     return Step(
         "count",
-        f"count the {level} lines of {f} and write the number into {g}",
+        f"count the {level} lines in {f} and write the number into {g}",
         put(f, *(f"{x} {w}" for x, w in zip(levels, names.words(len(levels)), strict=True))),
         (Action(f"grep -c {level} {f} > {g}", "the number goes into the file"),),
         (Action(f"grep -c {level} {f}", "count them"),),
@@ -90,17 +90,17 @@ def csv(rng: random.Random, names: Names) -> Step:
 
 def json(rng: random.Random, names: Names) -> Step:
     f, g, keys = names.file("json"), names.file(), names.words(4)
-    values = [rng.randint(10, 99) for _ in keys]
+    values = names.words(4)
     i = rng.randrange(3)
-    body = [f'  "{k}": {v}{"," if j < 3 else ""}' for j, (k, v) in enumerate(zip(keys, values, strict=True))]
+    body = [f'  "{k}": "{v}"{"," if j < 3 else ""}' for j, (k, v) in enumerate(zip(keys, values, strict=True))]
     return Step(
         "json",
         f"write the value of {keys[i]} in {f} into the file {g}",
         put(f, "{", *body, "}"),
         (Action(f"grep {keys[i]} {f}", "look up the value"), Action(f"echo {values[i]} > {g}", f"it is {values[i]}")),
         (Action(f"grep {keys[i]} {f} > {g}", "take the value"),),
-        "grep, then echo the number",
-        (Check("file", f"[[ -f {g} ]]", "intermediate"), Check("value", same(g, str(values[i]))),
+        "grep, then echo the value",
+        (Check("file", f"[[ -f {g} ]]", "intermediate"), Check("value", same(g, values[i])),
          Check("kept", f"[[ -f {f} ]]", holds_before=True)),
     )
 
@@ -125,7 +125,7 @@ def replace(rng: random.Random, names: Names) -> Step:
     f, g, (d, a, b, c, e) = names.file(), names.file(), names.words(5)
     return Step(
         "replace",
-        f"replace every {a} by {b} in all txt files of {d}",
+        f"replace every case of {a} by {b} in all txt files in the directory {d}",
         f"mkdir {d}\n{put(f'{d}/{f}', f'{a} {c} {a}')}\n{put(f'{d}/{g}', f'{e} {a}', f'{a} {a}')}",
         (Action(f"sed -i 's/{a}/{b}/g' {d}/*.txt", "all of them in each line"),),
         (Action(f"sed -i 's/{a}/{b}/' {d}/*.txt", "replace the word"),),
