@@ -34,7 +34,7 @@ report: data/results/report.html
 	@$(VENV)/bin/python -m webbrowser -t "file://$(CURDIR)/data/results/report.html" || echo "open $(CURDIR)/data/results/report.html in a browser"
 
 bench: $(READY)
-	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(IN) python $$script; done
+	set -e; for script in sandbox_episode rollouts dvc_status; do echo "== $$script"; $(IN) python benchmarks/$$script.py; done
 
 lint: $(READY)
 	$(IN) ruff check rsi tests benchmarks

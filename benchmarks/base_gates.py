@@ -1,7 +1,7 @@
 """pass@16 of Base at temperature 1 on every training family: is the right behaviour in its support?
 
 Writes data/results/base_gates.json ({family: {tasks, passed}}); tests/unit/test_results.py holds the gates on it.
-Tasks are of the training pool with one step; no evaluation task is touched.
+Tasks are of the training pool: one step a family, beside them joined ones and chains; no evaluation task is touched.
 """
 
 from __future__ import annotations

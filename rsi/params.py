@@ -98,7 +98,7 @@ class Rsr(_Strict):
 
 
 class Rpr(_Strict):
-    steps: int = Field(ge=0)
+    steps: int = Field(gt=0)
     episodes: int = Field(gt=0)
     gamma_turn: float = Field(ge=0, le=1)
     lambda_turn: float = Field(ge=0, le=1)

@@ -14,7 +14,7 @@ from rsi.harness.engine import RolloutConfig
 from rsi.harness.episode import Episode
 from rsi.harness.pool import RolloutPool
 from rsi.harness.store import read_episodes, write_episodes
-from rsi.params import Params, Suite
+from rsi.params import Params, ParamsError, Suite
 from rsi.persist import WorkDir, write_json
 from rsi.policy.model import LoraConfig, Policy, load_format, load_policy, save_policy
 from rsi.policy.sampling import Sampling
@@ -44,12 +44,16 @@ def make_tasks(params: Params) -> dict[str, int]:
     """Write the training pool and the evaluation suites as Harbor directories. Returns tasks a suite."""
     from rsi.sandbox import SandboxError, refusals
     from rsi.tasks.archive import pack
-    from rsi.tasks.suites import make_suite
+    from rsi.tasks.suites import make_suite, size
 
     counts = {}
     pool = Suite(name="pool", path=params.tasks.pool_path, limit=params.tasks.pool)
+    if pool.path is None and params.tasks.pool > size("pool"):
+        raise ParamsError(f"params.yaml: tasks.pool: the generator makes {size('pool')} tasks at most, got {params.tasks.pool}")
     for key, suite in {**params.tasks.suites, "pool": pool}.items():
         out = paths.tasks(key)
+        if suite.path is not None and suite.path.resolve().is_relative_to(paths.DATA.resolve()):
+            raise ParamsError(f"params.yaml: {suite.path} lies in {paths.DATA}, which the pipeline writes anew; copy your tasks to a directory outside it")
         shutil.rmtree(out, ignore_errors=True)
         if suite.path is None:
             counts[key] = len(make_suite(suite.name, params.tasks.seed, out, suite.limit))

@@ -97,12 +97,17 @@ class Episode:
 
 
 def progress(verdict: Verdict, specs: tuple[CheckSpec, ...]) -> float:
-    """Progress above the no-op baseline: checks flagged `holds_before` count neither above nor below the line."""
+    """Progress above the no-op baseline: checks flagged `holds_before` count neither above nor below the line.
+
+    A verifier that reports no checks but a scalar (a real LHTB task's process reward) is taken at its word, within [0, 1].
+    """
     if not verdict.valid:
         return float("nan")
     if verdict.strict:
         return 1.0
     checks = counted(verdict, specs)
+    if not verdict.checks and verdict.reward is not None:
+        return min(1.0, max(0.0, verdict.reward))
     return sum(checks.values()) / len(checks) if checks else 0.0
 
 

@@ -51,6 +51,13 @@ def test_case_16_a_cut_sampling_distribution_is_refused_for_training():
         make_rollout([episode(train_temperature=None)], [1.0], 1.0)
 
 
+def test_a_scalar_without_checks_is_the_progress():
+    """A real LHTB verifier may report a process reward and no checks."""
+    assert progress(Verdict({}, False, reward=0.6), ()) == 0.6
+    assert progress(Verdict({}, False, reward=1.7), ()) == 1.0 and progress(Verdict({}, False, reward=-1.0), ()) == 0.0
+    assert progress(Verdict({"one": False}, False, reward=0.6), ()) == 0.0  # checks say more than their sum
+
+
 def test_progress_counts_above_the_noop_baseline():
     specs = (CheckSpec("held", holds_before=True), CheckSpec("one"), CheckSpec("two"))
     verdict = Verdict({"held": True, "one": True, "two": False}, False)

@@ -113,3 +113,19 @@ def test_probe_and_doctor():
     for said, cause, remedy in CAUSES:
         error = str(explain(f"bwrap: {said}"))
         assert cause in error and remedy in error and said in error
+
+
+def test_the_users_tasks_are_never_what_the_tasks_stage_deletes(tmp_path, monkeypatch):
+    """`tasks.pool_path: data/tasks/pool` names the directory that is about to be written anew."""
+    from rsi.params import ParamsError, load_params
+    from rsi.stages import make_tasks
+
+    params = load_params()
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "data" / "tasks" / "pool" / "mine"
+    mine.mkdir(parents=True)
+    for tasks, field in (({"pool_path": "data/tasks/pool"}, "data/tasks/pool lies in data"), ({"pool": 99999, "pool_path": None}, "tasks.pool: the generator makes")):
+        changed = params.tasks.model_validate({**params.tasks.model_dump(), **tasks, "suites": {}})
+        with pytest.raises(ParamsError, match=field):
+            make_tasks(params.model_copy(update={"tasks": changed}))
+        assert mine.is_dir()
