@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.style
@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from rsi.paths import STAGES
 from rsi.persist import whole
 from rsi.report import paper
-from rsi.report.tables import FOUR, SHOWN, SUITES
+from rsi.report.tables import FOUR, SHOWN, SUITES, measured, standins
 
 STYLE = Path(__file__).with_name("style.mplstyle")
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8a8a8a"
@@ -68,7 +68,11 @@ def show(fig: Figure):
 
 
 def _interval(ax, x, row: dict, *, color: str, marker: str, scale: float = 100, keys=("strict", "low", "high"), label: str | None = None) -> None:
+    """A mean with its interval, nothing where no attempt was valid; `label` is in the legend once."""
+    if not all(measured(row[k]) for k in keys):
+        return
     mean, low, high = (scale * row[k] for k in keys)
+    label = None if label in ax.get_legend_handles_labels()[1] else label
     ax.errorbar(
         [x], [mean], yerr=[[max(0, mean - low)], [max(0, high - mean)]], fmt=marker, color=color, capsize=3, markersize=6, linestyle="none", label=label
     )
@@ -76,7 +80,8 @@ def _interval(ax, x, row: dict, *, color: str, marker: str, scale: float = 100, 
 
 def _seed_dots(ax, x: float, rows: Sequence[dict], scale: float = 100) -> None:
     for r in rows:
-        ax.plot([x], [scale * r["strict"]], marker=".", color=GREY, markersize=4, linestyle="none", zorder=1)
+        if measured(r["strict"]):
+            ax.plot([x], [scale * r["strict"]], marker=".", color=GREY, markersize=4, linestyle="none", zorder=1)
 
 
 def _pick(rows: Sequence[dict], temperature: float, suite: str, seeds: bool = False) -> dict:
@@ -87,9 +92,15 @@ def _pick(rows: Sequence[dict], temperature: float, suite: str, seeds: bool = Fa
     return out if seeds else {k: v[0] for k, v in out.items()}
 
 
+def _legend(ax, **where) -> None:
+    """A legend, unless nothing was drawn that it could name."""
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(**where)
+
+
 @styled
-def main_figure(rows: Sequence[dict]) -> Figure:
-    """The four-suite mean by stage at both temperatures, and the paper's two values in a panel of their own."""
+def main_figure(rows: Sequence[dict], shown: Mapping[str, str] = SUITES) -> Figure:
+    """The four-suite mean by stage at both temperatures, and the paper's two values in a panel of their own. shown: the suites' labels."""
     temperatures = sorted({r["temperature"] for r in rows})
     fig = Figure(figsize=(9.2, 3.9))
     left, right = fig.subplots(1, 2, width_ratios=[3.4, 1])
@@ -100,12 +111,12 @@ def main_figure(rows: Sequence[dict]) -> Figure:
         for x, stage in enumerate(stages):
             if stage in picked:
                 _seed_dots(left, x + shift, seeds.get(stage, []))
-                _interval(left, x + shift, picked[stage], color=color, marker=marker, label=f"temperature {t:g}" if x == 0 else None)
+                _interval(left, x + shift, picked[stage], color=color, marker=marker, label=f"temperature {t:g}")
     left.set_xticks(range(len(stages)), [SHOWN[s] for s in stages])
-    left.set_ylabel("strict success (%), mean of four stand-in suites")
+    left.set_ylabel(f"strict success (%), mean of four{' stand-in' if standins(shown) >= set(FOUR) else ''} suites")
     left.set_title("This run: bars are 95 % intervals over tasks, grey dots single seeds")
     left.set_ylim(0, max(10, left.get_ylim()[1]))
-    left.legend(loc="lower right" if len(stages) > 1 else "best")
+    _legend(left, loc="lower right" if len(stages) > 1 else "best")
     values = [paper.STRICT["four", "base"], paper.STRICT["four", "rpr2"]]
     right.bar(range(2), values, color="#d9d9d9", edgecolor="#555555", hatch="//", width=0.6)
     for x, v in enumerate(values):
@@ -118,8 +129,8 @@ def main_figure(rows: Sequence[dict]) -> Figure:
 
 
 @styled
-def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
-    """Every suite by stage at one temperature; for LHTB the process reward is drawn too."""
+def suites_figure(rows: Sequence[dict], temperature: float, shown: Mapping[str, str] = SUITES) -> Figure:
+    """Every suite by stage at one temperature; for LHTB the process reward is drawn too. shown: the suites' labels."""
     suites = [s for s in (*FOUR, "lhtb", "swr100") if _pick(rows, temperature, s)]
     fig = Figure(figsize=(9.2, 4.8))
     axes = fig.subplots(2, 3, sharex=True, squeeze=False).ravel()
@@ -128,7 +139,7 @@ def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
     for ax, suite in zip(axes, suites, strict=False):
         picked = _pick(rows, temperature, suite)
         for x, stage in enumerate(s for s in STAGES if s in picked):
-            _interval(ax, x, picked[stage], color=BLUE, marker="o", label="strict" if x == 0 and suite == "lhtb" else None)
+            _interval(ax, x, picked[stage], color=BLUE, marker="o", label="strict" if suite == "lhtb" else None)
             if suite == "lhtb":
                 _interval(
                     ax,
@@ -137,14 +148,14 @@ def suites_figure(rows: Sequence[dict], temperature: float) -> Figure:
                     color=ORANGE,
                     marker="s",
                     keys=("progress", "progress_low", "progress_high"),
-                    label="process" if x == 0 else None,
+                    label="process",
                 )
-        ax.set_title(f"{SUITES[suite]} (n = {next(iter(picked.values()))['n']})")
+        ax.set_title(f"{shown[suite]} (n = {next(iter(picked.values()))['n']})")
         ax.set_xticks(range(len(picked)), [SHOWN[s] for s in STAGES if s in picked], rotation=40, ha="right")
         ax.set_ylim(0, max(10, ax.get_ylim()[1]))
         ax.set_ylabel("%" if suite == "lhtb" else "strict success (%)")
         if suite == "lhtb":
-            ax.legend(loc="best", fontsize=8)
+            _legend(ax, loc="best", fontsize=8)
     return fig
 
 

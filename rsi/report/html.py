@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pandas as pd
@@ -58,24 +58,48 @@ def _ran(results: dict[str, dict]) -> pd.DataFrame:
     return pd.DataFrame(sorted(rows, key=lambda r: (order.get(r[0].split("-s")[0], 9), r[0])), columns=["run", "what came out", "size"])
 
 
-def build(results: Path, params: Path) -> str:
-    """The page. `results` holds main.json, differences.json, audit.json, stages/ and figures/ (made by the table stages)."""
+def _intro(suites: Sequence[str], shown: Mapping[str, str]) -> str:
+    """What was solved: `suites` are those that ran; only stand-ins are called so."""
+    replaced = tables.standins(shown) & set(suites)
+    if replaced >= set(suites):
+        solved, other = "generated stand-ins of the paper's suites", "another model on other tasks, shown for orientation and not comparable in size"
+    else:
+        solved, other = "the tasks of the suites below", "another model, shown for orientation"
+        if replaced:
+            names = ", ".join(escape(shown[s]) for s in suites if s in replaced)
+            solved += f" ({names}: generated stand-ins of the paper's suites, not comparable with them)"
+    return (
+        f"<p>A small model trained from scratch, solving {solved} in real sandboxes. Percentages are strict success with a "
+        "95 % interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
+        f"{escape(paper.MODEL)}: {other}.</p>"
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # bubblewrap may be the distribution's
+        return "not installed"
+
+
+def build(results: Path, params: Path, shown: Mapping[str, str] = tables.SUITES) -> str:
+    """The page. `results` holds main.json, differences.json, audit.json, stages/ and figures/ (made by the table stages); `shown`: the suites'
+    labels (tables.labels)."""
     rows, diffs, audit = (json.loads((results / n).read_text()) for n in ("main.json", "differences.json", "audit.json"))
     stages, temperatures = _stages(results, rows), sorted({r["temperature"] for r in rows})
+    suites = [s for s in shown if s != "four" and any(r["suite"] == s for r in rows)]
     parts = [
         "<h1>Terminal-RSI: one run, reproduced on a laptop</h1>",
-        "<p>A small model trained from scratch, solving generated stand-ins of the paper's suites in real sandboxes. Percentages are strict success with a "
-        "95 % interval (bootstrap over tasks, all attempts and seeds of a task together). Columns marked [P] are the paper's values for "
-        f"{escape(paper.MODEL)}: another model on other tasks, shown for orientation and not comparable in size.</p>",
-        _figure(results / "figures/main.png", "Strict success by stage, mean of four stand-in suites; the paper's values apart."),
+        _intro(suites, shown),
+        _figure(results / "figures/main.png", f"Strict success by stage, mean of {', '.join(shown[s] for s in tables.FOUR)}; the paper's values apart."),
     ]
     for t in temperatures:
-        parts += [f"<h2>Strict success, temperature {t:g}</h2>", _table(tables.main_table(rows, t), index=True)]
+        parts += [f"<h2>Strict success, temperature {t:g}</h2>", _table(tables.main_table(rows, t, shown), index=True)]
     parts += [
         "<h2>Differences between stages</h2>",
         _table(tables.difference_table(diffs)) if diffs else "<p>The four main suites did not all run.</p>",
         _figure(results / "figures/suites.png", f"Each suite by stage, temperature {temperatures[0]:g}."),
-        "<h2>LHTB stand-in: process reward</h2>",
+        f"<h2>{escape(shown['lhtb'])}: process reward</h2>",
         _table(tables.process_table(rows, temperatures[0])),
         "<h2>What ran</h2>",
         _table(_ran(stages)),
@@ -94,7 +118,7 @@ def build(results: Path, params: Path) -> str:
         "<p>" + "; ".join(f"[{k}] {escape(v)}" for k, v in paper.MARKS.items()) + ".</p>",
         "<h2>Parameters</h2>",
         f"<pre>{escape(params.read_text())}</pre>",
-        "<h2>Versions</h2><p>" + ", ".join(f"{p} {version(p)}" for p in VERSIONS) + "</p>",
+        "<h2>Versions</h2><p>" + ", ".join(f"{p} {_version(p)}" for p in VERSIONS) + "</p>",
     ]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Terminal-RSI report</title><style>{_CSS}'
@@ -104,4 +128,7 @@ def build(results: Path, params: Path) -> str:
 
 def _invalid(audit: dict) -> str:
     causes: Sequence[str] = [f"{n} × {escape(cause)}" for cause, n in audit["invalid"].items()]
-    return f"<p>{audit['all']['episodes']} valid PPO and evaluation episodes were audited; invalid ones: {', '.join(causes) or 'none'}.</p>"
+    return (
+        f"<p>{audit['all']['episodes']} valid PPO episodes were audited; invalid ones: {', '.join(causes) or 'none'}. Invalid "
+        "evaluation episodes stand in the tables above.</p>"
+    )

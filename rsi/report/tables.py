@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from rsi.report.stats import Estimate, Sample, estimate, sample
 
 FOUR = ("tb21", "hard", "tb3", "tb4")
 SHOWN = {"base": "Base", "rsr1": "RSR-1", "rpr1": "RPR-1", "rsr2": "RSR-2", "rpr2": "RPR-2", "direct_ppo": "direct PPO"}
+STANDIN = "standin-"
 SUITES = {
     "tb21": "standin-tb21",
     "hard": "standin-hard",
@@ -27,17 +29,43 @@ SUITES = {
 COMPARISONS = (("rsr1", "base"), ("rpr1", "rsr1"), ("rsr2", "rpr1"), ("rpr2", "rsr2"), ("rpr2", "rsr1"), ("rpr2", "base"), ("rpr1", "direct_ppo"))
 
 
+def labels(suites: Mapping) -> dict[str, str]:
+    """Key -> label of every row of a table, for the suites of params.yaml (`tasks.suites`): a stand-in's own, and where `path` puts
+    real tasks in its place the `name` given with it or else the directory's, so that nothing real is called a stand-in."""
+    real = {k: s.name if s.name and not s.name.startswith(STANDIN) else s.path.resolve().name for k, s in suites.items() if s.path is not None}
+    named, count = SUITES | real, Counter((SUITES | real).values())
+    return {k: v if count[v] == 1 else f"{v} ({k})" for k, v in named.items()}  # two directories may have one name, two rows may not
+
+
+def standins(shown: Mapping[str, str]) -> set[str]:
+    """The suites that keep a stand-in's label."""
+    return {k for k, v in shown.items() if v.startswith(STANDIN)}
+
+
+class EqualTemperatures(ValueError):
+    """Two samplings of the evaluation share a temperature, by which tables and figures tell them apart; says what to change."""
+
+
 def load_evaluations(files: Sequence[Path]) -> pd.DataFrame:
-    """One row an evaluation episode: suite, task, family, stage, seed (None for Base), temperature, attempt, valid, strict, progress, source."""
+    """One row an evaluation episode: suite, task, family, stage, seed (-1 for Base), temperature, sampling, attempt, valid, strict, progress,
+    source. Raises EqualTemperatures, as episodes of two samplings must not be pooled."""
     frames = []
     for file in files:
-        frame = read_table(file, ["suite", "task", "family", "attempt", "valid", "strict", "progress", "cause", "extra"])
+        frame = read_table(file, ["suite", "task", "family", "stage", "attempt", "valid", "strict", "progress", "cause", "extra"])
+        frame["sampling"] = frame.pop("stage").str.rpartition("-")[2]
         stage, _, seed = Path(file).stem.rpartition("-s")
         frame["stage"], frame["seed"] = (stage, int(seed)) if stage else (seed, -1)
         frame["temperature"] = [json.loads(x)["temperature"] for x in frame.pop("extra")]
         frame["source"] = str(file)
         frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+    everything = pd.concat(frames, ignore_index=True)
+    for temperature, names in everything.groupby("temperature").sampling.unique().items():
+        if len(names) > 1:
+            raise EqualTemperatures(
+                f"the samplings {' and '.join(sorted(names))} of the evaluation share the temperature {temperature:g}; give eval.temperature and "
+                "eval.warm_temperature of params.yaml different values"
+            )
+    return everything
 
 
 def _samples(part: pd.DataFrame, everything: pd.DataFrame, suites: Sequence[str], value: str) -> list[Sample]:
@@ -120,23 +148,34 @@ def _four(part: pd.DataFrame, everything: pd.DataFrame, draws: int) -> Estimate:
     return estimate(_samples(part, everything, FOUR, "strict"), draws)
 
 
+def measured(value: float | None) -> bool:
+    """Whether there was anything valid to measure: without it a mean is NaN, and null once it was written as JSON."""
+    return value is not None and value == value
+
+
 def percent(row: dict) -> str:
     """`43.2 [38.1, 48.0]`: percent with its interval; `–` where nothing valid was measured."""
-    return "–" if row["strict"] is None or row["strict"] != row["strict"] else f"{100 * row['strict']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+    return f"{100 * row['strict']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]" if measured(row["strict"]) else "–"
 
 
-def main_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
-    """Suites × stages, strict success in percent with its 95 % interval over all seeds, then the paper's values in columns of their own."""
+def _shown(value: float | None, form: str, scale: float = 1) -> str:
+    return format(scale * value, form) if measured(value) else "–"
+
+
+def main_table(rows: Sequence[dict], temperature: float, shown: Mapping[str, str] = SUITES) -> pd.DataFrame:
+    """Suites × stages, strict success in percent with its 95 % interval over all seeds, invalid episodes of all stages together, then the
+    paper's values in columns of their own. shown: the suites' labels (see `labels`)."""
     chosen = [r for r in rows if r["seed"] is None and r["temperature"] == temperature]
     table = {}
-    for suite, shown in SUITES.items():
+    for suite in SUITES:
         mine = {r["stage"]: r for r in chosen if r["suite"] == suite}
         if mine:
             first = next(iter(mine.values()))
             cells = {"tasks": first["n"], "attempts": "/".join(str(a) for a in sorted({r["attempts"] for r in mine.values()}))}
             cells |= {SHOWN[s]: percent(mine[s]) for s in STAGES if s in mine}
+            cells |= {"invalid": str(sum(r["invalid"] for r in mine.values()))}
             cells |= {f"paper {SHOWN[s]} [P]": f"{paper.STRICT[suite, s]:.2f}" if (suite, s) in paper.STRICT else "" for s in ("base", "rpr2")}
-            table[shown] = cells
+            table[shown[suite]] = cells
     return pd.DataFrame.from_dict(table, orient="index").fillna("–")
 
 
@@ -147,9 +186,9 @@ def difference_table(found: Sequence[dict]) -> pd.DataFrame:
             {
                 "difference": f"{SHOWN[d['stage']]} − {SHOWN[d['against']]}",
                 "temperature": d["temperature"],
-                "points": f"{100 * d['difference']:+.1f}",
-                "95 % interval": f"[{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]",
-                "by seed": ", ".join(f"{100 * v:+.1f}" for v in d["by_seed"].values()),
+                "points": _shown(d["difference"], "+.1f", 100),
+                "95 % interval": f"[{_shown(d['low'], '+.1f', 100)}, {_shown(d['high'], '+.1f', 100)}]" if measured(d["difference"]) else "–",
+                "by seed": ", ".join(_shown(v, "+.1f", 100) for v in d["by_seed"].values()),
             }
             for d in found
         ]
@@ -163,8 +202,8 @@ def process_table(rows: Sequence[dict], temperature: float) -> pd.DataFrame:
         [
             {
                 "stage": SHOWN[r["stage"]],
-                "process reward": f"{r['progress']:.3f} [{r['progress_low']:.3f}, {r['progress_high']:.3f}]",
-                "strict": f"{100 * r['strict']:.1f} %",
+                "process reward": f"{r['progress']:.3f} [{r['progress_low']:.3f}, {r['progress_high']:.3f}]" if measured(r["progress"]) else "–",
+                "strict": f"{100 * r['strict']:.1f} %" if measured(r["strict"]) else "–",
                 "paper [P]": paper.PROCESS.get(r["stage"], ""),
             }
             for r in chosen
@@ -179,6 +218,7 @@ def yield_table(found: dict) -> pd.DataFrame:
     union = len(set().union(*solved.values())) if solved else 0
     rows += [
         ("all harnesses together", sum(r[1] for r in rows), sum(r[2] for r in rows), f"{union} tasks solved"),
+        ("invalid in discovery", counts.get("invalid", 0), 0, "no verdict: neither passed nor failed"),
         (
             "runbook drafts",
             counts.get("drafts", 0),
