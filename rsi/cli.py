@@ -104,14 +104,14 @@ def show(episode: str, html: Annotated[Path | None, typer.Option(help="Write an 
     from rsi.report.viewer import NoSuchEpisode, as_text, find_episode, page
 
     try:
-        found = find_episode(episode)
+        found, where = find_episode(episode)
     except (NoSuchEpisode, FileNotFoundError) as e:
         fail(e)
     if html is None:
-        typer.echo(as_text(found))
+        typer.echo(f"{where}\n{as_text(found)}")
     else:
         write_text(html, page(found))
-        typer.echo(f"wrote {html}")
+        typer.echo(f"wrote {html}: {where}")
 
 
 @app.command()

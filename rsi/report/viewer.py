@@ -14,19 +14,20 @@ class NoSuchEpisode(LookupError):
     """No stored episode goes by that name; says how to name one."""
 
 
-def find_episode(name: str, folder: Path = Path("data/episodes")) -> Episode:
-    """An episode by `FILE#ROW` or by its id (`rpr1-cold-s0/TASK/terminus/0`), looked for in every collection of `folder`."""
+def find_episode(name: str, folder: Path = Path("data/episodes")) -> tuple[Episode, str]:
+    """An episode by `FILE#ROW` or by its id (`rpr1-cold-s0/TASK/terminus/0`), looked for in every collection of `folder`; and where it
+    was, as `FILE#ROW`. Collections of episodes as they ran go first: those kept for training hold rewritten copies under the same ids."""
     file, _, row = name.rpartition("#")
     if file:
         episodes = read_episodes(Path(file))
         if not row.isdigit() or int(row) >= len(episodes):
             raise NoSuchEpisode(f"{file} has the rows 0 to {len(episodes) - 1}, not {row!r}")
-        return episodes[int(row)]
-    for path in sorted(folder.rglob("*.parquet")):
+        return episodes[int(row)], name
+    for path in sorted(folder.rglob("*.parquet"), key=lambda p: (p.stem.endswith("-kept"), p)):
         ids = read_table(path, ["stage", "seed", "task", "harness", "attempt"])
         for k, r in enumerate(ids.itertuples()):
             if f"{r.stage}-s{r.seed}/{r.task}/{r.harness}/{r.attempt}" == name:
-                return read_episodes(path)[k]
+                return read_episodes(path)[k], f"{path}#{k}"
     raise NoSuchEpisode(
         f"no episode {name!r} below {folder}; name one as STAGE-sSEED/TASK/HARNESS/ATTEMPT or as FILE#ROW, for example {folder}/eval/base.parquet#0"
     )

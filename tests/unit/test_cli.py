@@ -106,6 +106,14 @@ def test_show_prints_an_episode_by_id_and_by_row(collection, name):
     assert "look <b>" in result.output and "> a.txt" in result.output and "failed, progress 0.50" in result.output and "✗ end" in result.output
 
 
+def test_show_finds_the_episode_as_it_ran_before_the_copy_kept_for_training(collection):
+    copy = episode("t-1").with_(instruction="the copy")
+    write_episodes(Path("data/episodes/ppo/a-kept.parquet"), [episode("t-9"), copy, episode("t-8").with_(instruction="only kept")])
+    shown = rsi("show", "rpr1-000-s0/t-1/terminus/0").output
+    assert shown.startswith("data/episodes/ppo/rpr1-s0.parquet#1\n") and "the copy" not in shown
+    assert rsi("show", "rpr1-000-s0/t-8/terminus/0").output.startswith("data/episodes/ppo/a-kept.parquet#2\n")
+
+
 def test_show_writes_html_and_escapes_it(collection, tmp_path):
     assert rsi("show", f"{collection}#0", "--html", tmp_path / "e.html").exit_code == 0
     page = (tmp_path / "e.html").read_text()
