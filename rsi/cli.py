@@ -47,22 +47,35 @@ def doctor() -> None:
     typer.echo("Everything the pipeline needs is here.")
 
 
-@tasks.command("lint")
-def tasks_lint(folder: Path) -> None:
-    """Problems of one task directory or of every one in FOLDER, each with its remedy."""
+def _problems(path: Path) -> list[str]:
+    """What is wrong with one task directory, and why the `tasks` stage would refuse it, a line each."""
+    from rsi.sandbox import refusals
     from rsi.tasks.lint import lint
-    from rsi.tasks.load import TaskError, read_config
+    from rsi.tasks.load import TaskError, load_task, read_config
     from rsi.tasks.suites import SUITES
 
+    try:
+        ours = read_config(path)[1].get("metadata", {}).get("suite") in SUITES
+    except TaskError:
+        ours = False
+    found = lint(path, ours)
+    if not ours and (path / "environment/setup.sh").is_file():  # the sandbox starts from it: an image is then not needed
+        found = [p for p in found if p.file != "environment/Dockerfile"]
+    lines = [f"{path / p.file}{': ' + p.key if p.key else ''}: {p.problem}; {p.remedy}" for p in found]
+    try:
+        return lines + [f"{path}: {reason}" for reason in refusals([load_task(path)])]
+    except TaskError as e:
+        return lines or [str(e)]
+
+
+@tasks.command("lint")
+def tasks_lint(folder: Path) -> None:
+    """Problems of one task directory or of every one in FOLDER, each with its remedy; among them what the pipeline would refuse."""
     found = 0
     for path in (dirs := task_dirs(folder)):
-        try:
-            ours = read_config(path)[1].get("metadata", {}).get("suite") in SUITES
-        except TaskError:
-            ours = False
-        for p in lint(path, ours):
+        for line in _problems(path):
             found += 1
-            typer.echo(f"{path / p.file}{': ' + p.key if p.key else ''}: {p.problem}; {p.remedy}")
+            typer.echo(line)
     typer.echo(f"{len(dirs)} tasks, {found} problems")
     if found:
         raise typer.Exit(1)

@@ -92,6 +92,31 @@ def test_lint_names_file_and_remedy(tmp_path):
     assert result.exit_code == 1 and "one/instruction.md: empty; say what is to be done" in result.output
 
 
+def test_lint_says_what_the_pipeline_would_refuse(tmp_path):
+    from rsi.sandbox import refusals
+    from rsi.tasks.load import load_task
+
+    shutil.copytree(SMOKE_TASKS / "smoke-amber", tmp_path / "one")
+    assert "1 tasks, 0 problems" in rsi("tasks", "lint", tmp_path).output
+    (tmp_path / "one/environment/setup.sh").unlink()
+    result = rsi("tasks", "lint", tmp_path)
+    (reason,) = refusals([load_task(tmp_path / "one")])
+    assert result.exit_code == 1 and reason in result.output and "1 tasks, 1 problems" in result.output
+
+
+def test_lint_asks_for_a_dockerfile_where_it_belongs_to_a_task(tmp_path):
+    task = shutil.copytree(SMOKE_TASKS / "smoke-amber", tmp_path / "one")
+    (task / "environment/Dockerfile").unlink()
+    missing = "one/environment/Dockerfile: missing; add the file"
+    assert "0 problems" in rsi("tasks", "lint", tmp_path).output  # no generated suite's: its setup.sh is all that the sandbox needs
+    toml = (task / "task.toml").read_text()
+    (task / "task.toml").write_text(toml.replace("[metadata]", '[metadata]\nsuite = "standin-tb21"'))
+    assert missing in rsi("tasks", "lint", tmp_path).output
+    (task / "task.toml").write_text(toml)
+    (task / "environment/setup.sh").unlink()
+    assert missing in rsi("tasks", "lint", tmp_path).output
+
+
 def test_oracle_finds_a_reference_that_does_not_solve(tmp_path):
     shutil.copytree(SMOKE_TASKS / "smoke-amber", tmp_path / "one")
     (tmp_path / "one" / "solution" / "solve.sh").write_text("true\n")
