@@ -145,11 +145,12 @@ def profile(name: str, force: Annotated[bool, typer.Option(help="Replace params.
 def audit(
     files: Annotated[list[Path] | None, typer.Argument(help="Episode files (default: the PPO episodes of the last run).")] = None,
     beta: Annotated[float | None, typer.Option(help="SPR's partial credit (default: reward.beta of params.yaml).")] = None,
+    stages: Annotated[Path | None, typer.Option(help="Where FDR's family scales are (default: results/stages beside each file's episodes/).")] = None,
     as_json: Json = False,
 ) -> None:
     """How much of the reward failed runs hold, under the raw ratio, FDR and SPR; near misses; invalid episodes by cause.
 
-    FDR's family scales are those that the run's PPO stages recorded in data/results/stages.
+    FDR's family scales are those that the PPO stages of the files' run recorded in its data/results/stages.
     """
     from rsi.params import ParamsError, load_params
     from rsi.report.audit import REWARDS, NoScales
@@ -159,7 +160,7 @@ def audit(
     if not files:
         fail("no episode files: name some, or run `dvc repro` first")
     try:
-        found = run_audit(files, load_params().reward.beta if beta is None else beta)
+        found = run_audit(files, load_params().reward.beta if beta is None else beta, stages)
     except (ParamsError, NoScales, FileNotFoundError, ValueError) as e:
         fail(e)
     if as_json:
@@ -171,6 +172,7 @@ def audit(
         mass = "".join(f"{100 * v:7.1f}%" if v is not None else f"{'–':>8}" for v in s["failed_mass"].values())
         typer.echo(f"{name:<16}{s['episodes']:>9}{s['strict']:>8}{s['near_misses']:>6}   {mass}")
     typer.echo("invalid: " + (", ".join(f"{n} × {cause}" for cause, n in found["invalid"].items()) or "none"))
+    typer.echo("FDR's family scales: " + ", ".join(found["scales"]))
 
 
 if __name__ == "__main__":

@@ -166,10 +166,23 @@ def test_audit_takes_the_scales_that_training_used_or_says_why_it_cannot(collect
     assert json.loads(rsi("audit", evaluated, "--json").output)["all"]["failed_mass"]["fdr"] == pytest.approx(1 / 3)
     other = write_episodes(Path("data/episodes/ppo/rpr1-s1.parquet"), [episode("t-0", True)])
     write_json(Path("data/results/stages/rpr1-s1.json"), {"scales": {"files": 5.0}})
-    assert "rpr1-s0 and rpr1-s1 were trained on pools of other scales" in rsi("audit", collection, other).output
+    assert "stages/rpr1-s0.json and data/results/stages/rpr1-s1.json: trained on pools of other scales" in rsi("audit", collection, other).output
     shutil.rmtree("data/results/stages")
     result = rsi("audit", collection)
     assert result.exit_code == 1 and "no stage recorded FDR's family scales; run `dvc repro`" in result.output
+
+
+def test_audit_scales_a_file_as_its_own_checkout_did(collection, tmp_path):
+    theirs, apart = (write_episodes(tmp_path / at / "rpr1-s0.parquet", [episode("t-0", True), episode("t-1")]) for at in ("there/data/episodes/ppo", "apart"))
+    scales = write_json(tmp_path / "there/data/results/stages/rpr1-s0.json", {"scales": {"files": 2.0}})
+    mine, other = (json.loads(rsi("audit", file, "--json").output) for file in (collection, theirs))
+    assert mine["scales"] == ["data/results/stages/rpr1-s0.json"] and mine["all"]["failed_mass"]["fdr"] == pytest.approx(1 / 3)
+    assert other["scales"] == [str(scales)] and other["all"]["failed_mass"]["fdr"] == pytest.approx((1 / 2) / (1 + 1 / 2))
+    assert f"FDR's family scales: {scales}\n" in rsi("audit", theirs).output
+    assert "trained on pools of other scales" in rsi("audit", collection, theirs).output
+    result = rsi("audit", apart)
+    assert result.exit_code == 1 and f"{apart}: not below a data/episodes" in result.output and "--stages DIR" in result.output
+    assert json.loads(rsi("audit", apart, "--stages", scales.parent, "--json").output)["scales"] == [str(scales)]
 
 
 def test_profile_switches_and_keeps_edits_safe(tmp_path, monkeypatch):
