@@ -17,6 +17,8 @@ from rsi.rpr.ppo import Rollout, evaluate
 from rsi.rpr.stage import graded, ppo_config
 from rsi.stages import fdr_scales, pool_tasks
 
+Attempt = tuple[str, int]  # task id, attempt
+
 
 def reward_of(params: Params, stage: str):
     """The reward function `stage` was trained with, on episodes (FDR's scales from the training pool)."""
@@ -46,6 +48,20 @@ def strip(episode: Episode, params: Params, stage: str, seed: int) -> tuple[np.n
     )
     evaluate(rollout, load_critic(paths.critic(stage, seed)).eval(), ppo_config(params.rpr, params.rpr.actor_lr))
     return rollout.values.numpy(), rollout.advantages.numpy(), number[episode.mask]
+
+
+def choose(mine: dict[Attempt, Episode], theirs: dict[Attempt, Episode], task: str = "") -> Attempt:
+    """The first attempt, of `task` or of any, that the two stages end differently; where they end all alike, the first both have.
+
+    Raises ValueError when there is none to compare, naming `task` and what there is.
+    """
+    both = sorted(mine.keys() & theirs.keys())
+    if not both:
+        raise ValueError(f"no task with a valid attempt of both stages: {len(mine)} attempts of the one, {len(theirs)} of the other; is `suite` one they ran?")
+    of_task = [k for k in both if task in ("", k[0])]
+    if not of_task:
+        raise ValueError(f"task {task!r}: no valid attempt of both stages; they have {', '.join(dict.fromkeys(k[0] for k in both))}")
+    return next((k for k in of_task if mine[k].verdict.strict != theirs[k].verdict.strict), of_task[0])
 
 
 def by_turn(values: np.ndarray, advantages: np.ndarray, turns: np.ndarray) -> list[tuple[float, float]]:
