@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-COMMANDS = {"dvc", "jupyterlab", "ruff", "pytest-xdist", "fastapi", "uvicorn", "openai"}  # started, or needed by what is started; imported nowhere
+COMMANDS = {"jupyterlab", "ruff", "pytest-xdist", "fastapi", "uvicorn", "openai"}  # started, or needed by what is started; imported nowhere
 
 
 def canonical(name: str) -> str:
@@ -33,7 +33,8 @@ def code() -> list[str]:
 def imported() -> set[str]:
     """Distributions that the project's own code imports."""
     nodes = [node for text in code() for node in ast.walk(ast.parse(text))]
-    modules = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names} | {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.level == 0}
+    modules = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names}
+    modules |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.level == 0}
     provided = packages_distributions()
     tops = {m.split(".")[0] for m in modules} - set(sys.stdlib_module_names) - {"rsi", "tests"}
     assert not (unknown := tops - provided.keys()), unknown

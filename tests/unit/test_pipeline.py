@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,32 +119,89 @@ def test_code_dependencies_exist_and_every_notebook_is_cleaned():
     assert produced("clean") == {f"data/notebooks/{p.name}" for p in (ROOT / "notebooks").glob("*.ipynb")}
 
 
-def test_every_command_in_the_readme_exists():
+def commands(readme: str) -> list[str]:
+    """Every command in a text: the lines of its bash blocks without comments, and the inline ones."""
+    blocks = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", readme, flags=re.DOTALL))
+    lines = [re.split(r"(?:^|\s)#", line)[0].strip() for block in blocks for line in block.splitlines()]
+    return sorted({line for line in lines if line} | {c for c in inline if c.split()[0] in ("rsi", "dvc", "make", "jupyter", "python")})
+
+
+def rsi_takes(words: list[str]) -> None:
     from typer.main import get_command
 
     from rsi.cli import app
 
-    command, makefile = get_command(app), (ROOT / "Makefile").read_text()
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = [
-        line.split("#")[0].split() if not line.startswith("rsi show") else line.split("    #")[0].split()
-        for b in blocks
-        for line in b.splitlines()
-        if line.strip()
-    ]
-    assert len(lines) > 10
-    for words in lines:
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
-        elif words[0] == "rsi":
-            sub = command.commands[words[1]]
-            assert not hasattr(sub, "commands") or words[2] in sub.commands, words
-        elif words[0] == "dvc":
-            assert words[1] in {"repro", "status", "dag", "metrics", "plots", "exp"}, words
-            changed = re.match(r"(\w+)\.(\w+)=", words[4]) if "-S" in words else None
-            assert changed is None or changed[2] in PARAMS[changed[1]], words
-        else:
-            assert words[0] in {".", "jupyter"}, words
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context("rsi", words)  # raises for an unknown option and for an argument too many or too few
+
+
+def dvc_takes(words: list[str]) -> None:
+    from dvc.cli.parser import get_main_parser
+
+    args = get_main_parser().parse_args(words)
+    assert set(getattr(args, "targets", None) or []) <= STAGES.keys()
+    for changed in getattr(args, "set_param", None) or []:
+        value = PARAMS
+        for key in changed.partition("=")[0].split("."):
+            value = value[key]
+
+
+def make_takes(words: list[str]) -> None:
+    assert {w for w in words if "=" not in w} <= set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def jupyter_takes(words: list[str]) -> None:
+    assert Path(sys.executable).with_name(f"jupyter-{words[0]}").is_file() and all((ROOT / w).exists() for w in words[1:])
+
+
+def python_takes(words: list[str]) -> None:
+    assert importlib.util.find_spec(words[1]) if words[0] == "-m" else (ROOT / words[0]).is_file()
+
+
+def source_takes(words: list[str]) -> None:
+    assert words == [".venv/bin/activate"]
+
+
+TAKES = {"rsi": rsi_takes, "dvc": dvc_takes, "make": make_takes, "jupyter": jupyter_takes, "python": python_takes, ".": source_takes}
+
+
+@pytest.mark.parametrize("command", commands((ROOT / "README.md").read_text()))
+def test_every_command_in_the_readme_exists(command):
+    name, *words = shlex.split(command)
+    TAKES[name](words)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "rsi tasks lnt rsi",
+        "rsi show",
+        "rsi audit --betta 1",
+        "dvc reproduce",
+        "dvc repro --forced",
+        "dvc repro tsks",
+        "dvc exp run -S rpr.gama=1",
+        "make everything",
+        "jupyter labb",
+        "python -m rsi.nothing",
+        "pip install rsi",
+    ],
+)
+def test_a_command_that_does_not_exist_is_found_wherever_it_stands(wrong):
+    from dvc.cli import DvcParserError
+    from typer import BadParameter
+
+    refused = (AssertionError, KeyError, DvcParserError, BadParameter.__base__)  # the last: every wrong usage, as click calls it
+
+    for readme in (f"Run `{wrong}`.\n", f"```bash\n{wrong}   # why\n# only a comment\n```\n"):
+        found = commands(readme)
+        assert found == [wrong] or wrong.startswith("pip")  # in a sentence only the project's own commands are looked for
+        for command in found:
+            with pytest.raises(refused):
+                TAKES[shlex.split(command)[0]](shlex.split(command)[1:])
 
 
 def test_files_named_in_the_readme_exist():
