@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from rsi.persist import write_text
 
@@ -44,8 +45,16 @@ def progress() -> Iterator[None]:
     if "RSI_STAGE_STDERR" not in os.environ:
         yield
         return
-    with open(os.environ["RSI_STAGE_STDERR"], "a", buffering=1) as terminal, contextlib.redirect_stderr(terminal):
+    with _terminal(os.environ["RSI_STAGE_STDERR"]) as terminal, contextlib.redirect_stderr(terminal):
         yield
+
+
+def _terminal(path: str) -> TextIO:
+    """The runner's stderr by its path, or nowhere when it has none to open: a socket, or a terminal of another user."""
+    try:
+        return open(path, "a", buffering=1)
+    except OSError:
+        return open(os.devnull, "a")
 
 
 def clean(source: Path = SOURCE, target: Path = CLEAN) -> list[Path]:

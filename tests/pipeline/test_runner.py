@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -78,6 +79,18 @@ def test_progress_bars_reach_the_terminal_and_not_the_notebook(project):
     )
     assert "bar" in done.stderr and "3/3" in done.stderr
     assert "bar" not in printed(executed)
+
+
+def test_a_socket_for_stderr_costs_the_progress_bars_and_not_the_stage(project):
+    (project / "notebooks" / "it.ipynb").write_text(
+        json.dumps(notebook("x = 1", "from rsi.notebooks import progress\nimport sys\nwith progress():\n    print('bar', file=sys.stderr)\nprint('went on')"))
+    )
+    subprocess.run(command("clean"), check=True, env=environment())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert subprocess.run(command("run", "it"), env=environment(), stderr=theirs, timeout=120).returncode == 0
+    executed = json.loads((project / "data/executed/it.ipynb").read_text())
+    assert "went on" in printed(executed) and "bar" not in printed(executed)
 
 
 def test_case_21_a_dead_kernel_fails_the_stage_and_what_ran_is_kept_and_named(project):
