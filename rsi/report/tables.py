@@ -52,14 +52,14 @@ def load_evaluations(files: Sequence[Path]) -> pd.DataFrame:
     frames = []
     for file in files:
         frame = read_table(file, ["suite", "task", "family", "stage", "attempt", "valid", "strict", "progress", "cause", "extra"])
-        frame["sampling"] = frame.pop("stage").str.rpartition("-")[2]
+        frame["sampling"] = frame.pop("stage").str.extract("-([a-z]+)$", expand=False)  # base-cold, base-warm
         stage, _, seed = Path(file).stem.rpartition("-s")
         frame["stage"], frame["seed"] = (stage, int(seed)) if stage else (seed, -1)
         frame["temperature"] = [json.loads(x)["temperature"] for x in frame.pop("extra")]
         frame["source"] = str(file)
         frames.append(frame)
     everything = pd.concat(frames, ignore_index=True)
-    for temperature, names in everything.groupby("temperature").sampling.unique().items():
+    for temperature, names in everything.dropna(subset="sampling").groupby("temperature").sampling.unique().items():
         if len(names) > 1:
             raise EqualTemperatures(
                 f"the samplings {' and '.join(sorted(names))} of the evaluation share the temperature {temperature:g}; give eval.temperature and "
