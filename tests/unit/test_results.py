@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rsi.report import tables
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "data" / "results"
 COMMITTED = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "data/results/main.json", "params.yaml"], cwd=ROOT, check=False).returncode == 0
@@ -37,3 +39,24 @@ def test_every_row_says_its_size_and_source():
         assert row["n"] > 0 and row["attempts"] > 0 and row["source"]
         assert row["low"] <= row["strict"] <= row["high"]
         assert row["stage"] in {"base", "rsr1", "rpr1", "rsr2", "rpr2", "direct_ppo"}
+
+
+def markdown(frame):
+    """A table as the README shows it; the index, where it is named, is the first column."""
+    rows = [[frame.index.name, *frame.columns], ["---"] * (1 + len(frame.columns)), *([str(k), *map(str, v)] for k, v in zip(frame.index, frame.to_numpy(), strict=True))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def readme_tables():
+    """Strict success by suite and stage, and the differences, at temperature 0.1 over all seeds."""
+    rows, found = (json.loads((RESULTS / name).read_text()) for name in ("main.json", "differences.json"))
+    main = tables.main_table(rows, 0.1)
+    main = main[[c for c in main.columns if "paper" not in c and c not in ("tasks", "attempts", "invalid")]]
+    compared = tables.difference_table([d for d in found if d["temperature"] == 0.1]).set_index("difference")[["points", "95 % interval", "by seed"]]
+    return markdown(main.rename_axis("strict %")), markdown(compared.rename_axis("four-suite mean"))
+
+
+def test_the_readme_shows_the_committed_numbers():
+    text = (ROOT / "README.md").read_text()
+    for table in readme_tables():
+        assert table in text, f"README.md: its table is not this one:\n{table}"
