@@ -27,7 +27,7 @@ SEED, SUITES = 77, ("tb21", "hard", "tb3", "tb4", "lhtb")
 
 def main(checkpoints: list[str]) -> None:
     params = load_params()
-    if SEED == params.tasks.seed:
+    if params.tasks.seed == SEED:
         sys.exit(f"tasks.seed in params.yaml is {SEED}, the seed of the development tasks: choose another")
     config = replace(rollout_config(params), sampling=Sampling(params.eval.temperature, params.eval.top_p, params.eval.top_k))
     with tempfile.TemporaryDirectory() as folder, rollout_pool(params) as pool:

@@ -12,11 +12,13 @@ import argparse
 import ast
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -94,6 +96,8 @@ def run(name: str, suffix: str, parameters: dict) -> Path:
     """Execute data/notebooks/`name`.ipynb and return the executed notebook. Raises StageFailed when any cell did not run to its end."""
     from papermill.execute import execute_notebook
 
+    # what writes the HTML takes seconds to import: meanwhile the kernel runs
+    threading.Thread(target=importlib.import_module, args=("nbconvert.exporters.html",), daemon=True).start()
     source, out = CLEAN / f"{name}.ipynb", EXECUTED / f"{suffix}.ipynb"
     if not source.is_file():
         raise StageFailed(f"{source}: not found; run `python -m rsi.notebooks clean` (there are: {', '.join(p.stem for p in sorted(SOURCE.glob('*.ipynb')))})")

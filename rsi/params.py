@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 PARAMS = Path("params.yaml")
 FOUR = ("tb21", "hard", "tb3", "tb4")
@@ -93,8 +93,13 @@ class Rsr(_Strict):
     chat_url: str = ""
     chat_model: str = ""
     lr: float = Field(gt=0)
+    lr_cycle2: float = Field(gt=0)
     epochs: float = Field(gt=0)
     batch_tokens: int = Field(gt=0)
+
+    def of_cycle(self, cycle: int) -> Rsr:
+        """The settings of one cycle: its own learning rate in `lr`."""
+        return self if cycle == 1 else self.model_copy(update={"lr": self.lr_cycle2})
 
 
 class Rpr(_Strict):
@@ -134,6 +139,12 @@ class Eval(_Strict):
     top_p: float = Field(gt=0, le=1)
     top_k: int = Field(ge=0)
     bootstrap: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Eval:
+        if self.temperature == self.warm_temperature:
+            raise ValueError(f"warm_temperature must differ from temperature (both are {self.temperature}): tables tell the two evaluations apart by it")
+        return self
 
 
 class Params(_Strict):

@@ -110,12 +110,17 @@ def make_base(params: Params) -> list[dict]:
 
 
 def open_policy(params: Params, path: Path, work: WorkDir) -> tuple[Policy, Path]:
-    """The policy to train and the checkpoint that workers sample from: with LoRA switched on, one that holds the adapter."""
+    """The policy to train and the checkpoint that workers sample from: with LoRA switched on, one that holds the adapter.
+
+    Without it everything but the vocabulary is trained, see `Policy.freeze_vocabulary`.
+    """
     if params.lora.enabled and not (path / "adapter_config.json").is_file():
         policy = load_policy(path, LoraConfig(params.lora.rank, params.lora.alpha))
         save_policy(policy, work.path / "with-adapter")
         return policy, work.path / "with-adapter"
-    return load_policy(path), path
+    policy = load_policy(path)
+    policy.freeze_vocabulary()
+    return policy, path
 
 
 def make_rsr(params: Params, cycle: int, seed: int) -> dict:
@@ -125,15 +130,16 @@ def make_rsr(params: Params, cycle: int, seed: int) -> dict:
     from rsi.rsr.stage import run_rsr
     from rsi.tasks.words import WORDS
 
-    stage = f"rsr{cycle}"
+    stage, settings = f"rsr{cycle}", params.rsr.of_cycle(cycle)
     source = paths.actor(paths.PARENT[stage], seed)
     everything = pool_tasks(params)
-    work = work_dir(params, paths.run_name(stage, seed), params.rsr.model_dump(), params.lora.model_dump(), source, suites=["pool"])
+    work = work_dir(params, paths.run_name(stage, seed), settings.model_dump(exclude={"lr_cycle2"}), params.lora.model_dump(), source,
+                    suites=["pool"])
     policy, ref = open_policy(params, source, work)
-    planner, judge = make_planner(params.rsr)
-    tasks = choose(everything, min(params.rsr.tasks, len(everything)), (seed, stage, "tasks"))
+    planner, judge = make_planner(settings)
+    tasks = choose(everything, min(settings.tasks, len(everything)), (seed, stage, "tasks"))
     with rollout_pool(params) as pool:
-        kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), params.rsr, planner, judge,
+        kept, episodes, found, curve = run_rsr(tasks, ref, policy, pool, rollout_config(params), settings, planner, judge,
                                                stage=stage, seed=seed, work=work, words=WORDS)
     write_episodes(paths.episodes(f"rsr/{paths.run_name(stage, seed)}"), episodes)
     write_episodes(paths.episodes(f"rsr/{paths.run_name(stage, seed)}-kept"), kept)

@@ -15,6 +15,7 @@ from rsi.policy.chat import ChatFormat
 from rsi.policy.sampling import Sampling
 from rsi.sandbox import open_many, run_many, verify_many
 from rsi.sandbox.protocol import SandboxError, Verdict
+from rsi.sandbox.verdict import invalid
 from rsi.tasks.task import Task
 
 _CLAUSE = re.compile(r"^\d+\. ", re.MULTILINE)
@@ -176,7 +177,7 @@ def _verify(live: list[_Live], ended: list[int]) -> None:
 
 
 def _broken(error: SandboxError) -> Verdict:
-    return Verdict(valid=False, cause=f"infrastructure: {error}")
+    return invalid(error.kind, str(error))
 
 
 def _finish(ep: _Live, config: RolloutConfig, stage: str, seed: int) -> Episode:

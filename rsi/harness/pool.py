@@ -25,6 +25,7 @@ from rsi.harness.scripted import ScriptedSampler
 from rsi.harness.store import read_episodes, write_episodes
 from rsi.policy.chat import ChatFormat
 from rsi.policy.model import load_format, load_policy
+from rsi.sandbox.verdict import retryable
 
 _PR_SET_PDEATHSIG = 1
 
@@ -91,13 +92,21 @@ def _begin(backend: str, ahead: int, parent: int) -> None:
 
 
 def _run(ref: PolicyRef, scripts, jobs: Sequence[Job], config: RolloutConfig, stage: str, seed: int, out: Path) -> Path:
-    if scripts is not None:
-        fmt = _worker.format(ref.path)
-        sampler = ScriptedSampler(scripts, fmt)
-    else:
-        sampler = _worker.sampler(ref)
-        fmt = _worker.policy.format
-    episodes = run_batch(jobs, sampler, fmt, _worker.sandboxes, config, stage=stage, seed=seed)
+    """One chunk to a file. Episodes whose sandbox failed are run once more from the same random streams (`extra["retried"]`)."""
+    episodes: list[Episode | None] = [None] * len(jobs)
+    todo = list(range(len(jobs)))
+    for attempt in range(2):
+        if scripts is not None:
+            fmt = _worker.format(ref.path)
+            sampler = ScriptedSampler([scripts[i] for i in todo], fmt)
+        else:
+            sampler = _worker.sampler(ref)
+            fmt = _worker.policy.format
+        for i, e in zip(todo, run_batch([jobs[i] for i in todo], sampler, fmt, _worker.sandboxes, config, stage=stage, seed=seed), strict=True):
+            episodes[i] = e.with_(extra={**e.extra, "retried": episodes[i].verdict.cause}) if attempt else e
+        todo = [i for i in todo if retryable(episodes[i].verdict)]
+        if not todo:
+            break
     _worker.sandboxes.prestart(_worker.ahead)
     return write_episodes(out, episodes)
 

@@ -44,6 +44,15 @@ class Policy:
             return QwenSampler(self.model, self.format.stop_id)
         return HFSampler(self.model, self.format.stop_id)
 
+    def freeze_vocabulary(self) -> None:
+        """Keep the input and output embeddings as they are (a LoRA leaves them alone anyway; [I], not from the paper).
+
+        Adam takes a full step for every token whose gradient has one sign, however small, and each token that a small training
+        set never shows has one: away from it. After a few hundred examples a command that they do not use cannot be written.
+        """
+        for part in (self.model.get_input_embeddings(), self.model.get_output_embeddings()):
+            part.weight.requires_grad_(False)
+
     def trainable(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from rsi.harness.episode import Episode
-from rsi.harness.protocol import SUBMIT
+from rsi.rsr.method import GIT, TOOLS
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,}")
 _NUMBER = re.compile(r"(?<![\w$-])\d{2,}(?![\w])")
+_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 def leaked_values(episode: Episode, private: set[str]) -> list[str]:
-    """Private values used in a command before anything public showed them.
+    """Private values that a turn, its thought or its command, used before anything public showed them.
 
     private: words and numbers that only tests, solution or the hidden initial state hold (see `private_values`).
     Public so far: the instruction and all earlier observations of the executed episode.
@@ -20,15 +21,22 @@ def leaked_values(episode: Episode, private: set[str]) -> list[str]:
     seen = set(_NAME.findall(episode.instruction)) | set(_NUMBER.findall(episode.instruction))
     found: list[str] = []
     for turn in episode.turns:
-        if turn.command and turn.command != SUBMIT:
-            used = set(_NAME.findall(turn.command)) | set(_NUMBER.findall(turn.command))
-            found += sorted(w for w in used if w in private and w not in seen)
+        used = set(_NAME.findall(turn.text)) | set(_NUMBER.findall(turn.text))
+        found += sorted(w for w in used if w in private and w not in seen)
         seen |= set(_NAME.findall(turn.observation)) | set(_NUMBER.findall(turn.observation))
     return list(dict.fromkeys(found))
 
 
 def private_values(task, vocabulary: set[str]) -> set[str]:
-    """Values of a task that its instruction does not say: names of `vocabulary` and numbers of two digits and more."""
-    text = "\n".join(p.read_text(errors="replace") for p in (task.tests_dir / "test.sh", task.solution_script, task.setup_script) if p.is_file())
-    names = {w for w in _NAME.findall(text) if w in vocabulary}
+    """Values of a task that its instruction does not say: names and numbers of two digits and more in its tests, solution and setup.
+
+    Of a task generated here the names are those of `vocabulary`. Another's values cannot be told from the words of its scripts by a
+    list: there, whatever stands in quotes counts, tools and common options apart. A good run may be lost to that, a leak hardly.
+    """
+    files = [*sorted(task.tests_dir.rglob("*")), task.solution_script, task.setup_script]
+    text = "\n".join(p.read_text(errors="replace") for p in files if p.is_file())
+    if "suite" in task.metadata:
+        names = {w for w in _NAME.findall(text) if w in vocabulary}
+    else:
+        names = {w for quoted in _QUOTED.findall(text) for w in _NAME.findall(quoted)} - TOOLS - GIT
     return (names | set(_NUMBER.findall(text))) - set(_NAME.findall(task.instruction)) - set(_NUMBER.findall(task.instruction))

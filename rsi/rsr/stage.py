@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -161,8 +161,6 @@ def renamed(text: str, mapping: dict[str, str]) -> str:
 def run_rsr(tasks: Sequence[Task], actor: Path, policy: Policy, pool: RolloutPool, config: RolloutConfig, params: Rsr, planner: Planner, judge: Judge, *,
             stage: str, seed: int, work: WorkDir, words: Sequence[str]) -> tuple[list[Episode], list[Episode], Yield, list[dict]]:
     """One RSR stage. Trains `policy.model` in place; returns (kept, all discovery and execution episodes, yields, loss curve)."""
-    from dataclasses import replace
-
     found, by_id, ref = Yield(), {t.id: t for t in tasks}, PolicyRef(actor)
     hot = replace(config, sampling=Sampling(params.discovery_temperature))
     cool = replace(config, sampling=Sampling(params.execution_temperature))
@@ -175,10 +173,12 @@ def run_rsr(tasks: Sequence[Task], actor: Path, policy: Policy, pool: RolloutPoo
     found.rejections.update(planned["rejections"])
     executed = pool.run(jobs, ref, cool, stage=f"{stage}-execute", seed=seed, work=work.sub("execute"), label=f"{stage} execute")
     found.counts["executions"] = len(executed)
+    found.counts["executions_invalid"] = sum(not e.verdict.valid for e in executed)
     direct = [e for e in episodes if e.harness == "terminus"]
     kept = keep(direct, executed, by_id, policy.format, params, found, set(words))
     jobs, scripts = renamed_jobs(kept, by_id, params.renamed, key=(seed, stage, "rename"), folder=work.sub("renamed-tasks"), words=words)
     replayed = pool.run(jobs, ref, config, stage=f"{stage}-renamed", seed=seed, work=work.sub("renamed"), scripts=scripts, label=f"{stage} renamed")
+    found.counts["renamed_refused"] = len(kept) * params.renamed - len(jobs)  # would be an evaluation task under these names
     found.counts["renamed"] = len(replayed)
     verified = [e.with_(train_temperature=None) for e in replayed if e.verdict.strict and not e.truncated]
     found.counts["renamed_verified"] = len(verified)

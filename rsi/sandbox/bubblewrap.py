@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from rsi.sandbox.protocol import CommandResult, SandboxError, Verdict
+from rsi.sandbox.protocol import CommandResult, SandboxError, SetupError, Verdict
 from rsi.sandbox.room import Room, memfd
 from rsi.sandbox.session import RUN_APART, RUN_QUIETLY, WIDTH, Job, Wire, init_line, run_line, serve
 from rsi.sandbox.verdict import invalid, parse_verdict
@@ -65,7 +65,7 @@ class BubblewrapSandbox:
             self._spawn(task.memory_mb, task.storage_mb)
 
     def open(self, task: Task) -> None:
-        """Run the task's setup script. Raises SandboxError when it fails or the sandbox does not start."""
+        """Run the task's setup script. Raises SetupError when it fails, SandboxError when the sandbox does not start."""
         _raise(open_many([self], [task])[0])
 
     def run(self, command: str, timeout: float) -> CommandResult:
@@ -167,7 +167,7 @@ def refusal(task: Task) -> str | None:
 
 def open_many(sandboxes: Sequence[BubblewrapSandbox], tasks: Sequence[Task]) -> list[SandboxError | None]:
     """Open each sandbox with its task; None, or the error that this one met."""
-    errors: list[SandboxError | None] = [SandboxError(reason) if (reason := refusal(task)) else None for task in tasks]
+    errors: list[SandboxError | None] = [SetupError(reason) if (reason := refusal(task)) else None for task in tasks]
     for script, line in (("setup.sh", RUN_APART), ("start.sh", RUN_QUIETLY)):
         jobs = {}
         for i, (sandbox, task) in enumerate(zip(sandboxes, tasks, strict=True)):
@@ -184,7 +184,7 @@ def open_many(sandboxes: Sequence[BubblewrapSandbox], tasks: Sequence[Task]) -> 
                 errors[i] = _explain(sandboxes[i], result)
             elif result.exit_code != 0:
                 words = result.output[-500:].strip()
-                errors[i] = SandboxError(f"{script} of {tasks[i].id} exited {result.exit_code}: {words}")
+                errors[i] = SetupError(f"{script} of {tasks[i].id} exited {result.exit_code}: {words}")
     return errors
 
 

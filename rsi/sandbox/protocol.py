@@ -9,7 +9,18 @@ from rsi.tasks.task import Task
 
 
 class SandboxError(RuntimeError):
-    """The sandbox itself failed (could not start, died, lost its shell). Infrastructure, never the agent's fault."""
+    """The sandbox itself failed (could not start, died, lost its shell). Infrastructure, never the agent's fault.
+
+    kind: its row in `rsi.sandbox.verdict.ERRORS`.
+    """
+
+    kind = "sandbox"
+
+
+class SetupError(SandboxError):
+    """The sandbox is well, but the task cannot be laid out in it: its setup script failed, or it needs what is not there."""
+
+    kind = "setup"
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class Sandbox(Protocol):
     """One episode's machine. State (cwd, environment, background jobs) lives across `run` calls; it starts in /app."""
 
     def open(self, task: Task) -> None:
-        """Build the task's initial state. Raises SandboxError when the setup script fails."""
+        """Build the task's initial state. Raises SetupError when the setup script fails, SandboxError otherwise."""
 
     def run(self, command: str, timeout: float) -> CommandResult:
         """Run one command block in the episode's shell. Raises SandboxError when the sandbox is dead."""

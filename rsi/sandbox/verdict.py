@@ -23,7 +23,7 @@ class ErrorKind:
 
 ERRORS = {
     "sandbox": ErrorKind("infrastructure", True, "invalid"),  # could not start, died, lost its shell
-    "setup": ErrorKind("the task's setup script failed", False, "invalid"),
+    "setup": ErrorKind("the task cannot be set up", False, "invalid"),
     "verifier_start": ErrorKind("the verifier could not be started", True, "invalid"),
     "verifier_timeout": ErrorKind("the verifier ran into its time limit", False, "invalid"),
     "no_reward": ErrorKind("the verifier wrote no reward file", False, "invalid"),
@@ -44,8 +44,13 @@ class Unreadable(ValueError):
 
 def invalid(kind: str, detail: str = "") -> Verdict:
     """The verdict for an error of ERRORS. Raises KeyError for a kind that is not there."""
-    cause = ERRORS[kind].cause
-    return Verdict(valid=False, cause=f"{cause}: {detail}" if detail else cause)
+    error = ERRORS[kind]
+    return Verdict(valid=error.grade != "invalid", cause=f"{error.cause}: {detail}" if detail else error.cause)
+
+
+def retryable(verdict: Verdict) -> bool:
+    """Whether an episode without a verdict may be run again unchanged: what failed was neither its task nor its verifier."""
+    return not verdict.valid and any(e.retry and verdict.cause.split(":")[0] == e.cause for e in ERRORS.values())
 
 
 def quote(data: bytes) -> str:

@@ -125,7 +125,7 @@ def test_a_sandbox_that_fails_makes_one_invalid_episode(plain, fmt, sandboxes, t
     shutil.copytree(plain.path, broken)
     (broken / "environment" / "setup.sh").write_text("exit 7\n")
     episodes = play([Job(replace(plain, id="broken", path=broken)), Job(plain)], [written(plain)] * 2, fmt, sandboxes)
-    assert not episodes[0].verdict.valid and "infrastructure" in episodes[0].verdict.cause
+    assert not episodes[0].verdict.valid and episodes[0].verdict.cause.startswith("the task cannot be set up: setup.sh of broken exited 7")
     assert episodes[1].verdict.strict
 
 

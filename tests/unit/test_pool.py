@@ -1,17 +1,21 @@
 """Chunks of episodes over worker processes: stored ones are read again, foreign ones refused; what a batch is drawn from."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
+import rsi.harness.pool as rollouts
 from rsi.base.corpus import save_format
 from rsi.harness.engine import Job, RolloutConfig
 from rsi.harness.evaluate import evaluate
 from rsi.harness.jobs import choose, jobs_for
 from rsi.harness.pool import ForeignChunk, PolicyRef, RolloutPool, chunked
+from rsi.harness.store import read_episodes
 from rsi.persist import WorkDir
 from rsi.policy.model import Policy, new_base, save_policy
 from rsi.policy.sampling import Sampling
+from rsi.sandbox.bubblewrap import SandboxPool
 
 CONFIG = RolloutConfig(context=512, turn_tokens=80, max_turns=3)
 
@@ -72,3 +76,28 @@ def test_a_task_comes_again_only_when_all_were_used_and_then_as_another_attempt(
     assert {t.id for t in drawn[:3]} == {t.id for t in drawn[3:6]} == {t.id for t in tasks}
     assert len({(j.task.id, j.attempt) for j in jobs_for(drawn)}) == 7
     assert {tuple(t.id for t in choose(tasks, 3, (0, s))) for s in range(20)} != {tuple(t.id for t in drawn[:3])}
+
+
+def test_an_episode_whose_sandbox_failed_is_run_once_more_and_one_whose_task_is_broken_is_not(tasks, fmt, written, claim, tmp_path, monkeypatch):
+    class FirstFails(SandboxPool):
+        taken = 0
+
+        def take(self):
+            sandbox, self.taken = super().take(), self.taken + 1
+            if self.taken == 1:
+                sandbox.close()
+            return sandbox
+
+    broken = tmp_path / "broken"
+    shutil.copytree(tasks[1].path, broken)
+    (broken / "environment" / "setup.sh").write_text("exit 7\n")
+    jobs = [Job(tasks[0]), Job(replace(tasks[1], path=broken)), Job(tasks[2])]
+    worker = rollouts._Worker("bubblewrap", 1)
+    worker.sandboxes = FirstFails()
+    monkeypatch.setattr(rollouts, "_worker", worker)
+    ref = PolicyRef(save_format(fmt, tmp_path / "format"))
+    with worker.sandboxes as sandboxes:
+        episodes = read_episodes(rollouts._run(ref, [[*written(j.task), claim] for j in jobs], jobs, CONFIG, "a", 0, tmp_path / "out.parquet"))
+    assert [e.verdict.strict for e in episodes] == [True, False, True] and sandboxes.taken == 4
+    assert episodes[0].extra["retried"].startswith("infrastructure") and [*episodes[1].extra, *episodes[2].extra] == []
+    assert episodes[1].verdict.cause.startswith("the task cannot be set up") and not episodes[1].verdict.valid

@@ -43,7 +43,8 @@ def test_every_row_says_its_size_and_source():
 
 def markdown(frame):
     """A table as the README shows it; the index, where it is named, is the first column."""
-    rows = [[frame.index.name, *frame.columns], ["---"] * (1 + len(frame.columns)), *([str(k), *map(str, v)] for k, v in zip(frame.index, frame.to_numpy(), strict=True))]
+    body = [[str(k), *map(str, v)] for k, v in zip(frame.index, frame.to_numpy(), strict=True)]
+    rows = [[frame.index.name, *frame.columns], ["---"] * (1 + len(frame.columns)), *body]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 

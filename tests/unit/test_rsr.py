@@ -11,11 +11,12 @@ import pytest
 from rsi.harness.episode import Episode, Turn
 from rsi.params import load_params
 from rsi.rsr.chat import ChatError, complete
-from rsi.rsr.leaks import leaked_values
+from rsi.rsr.leaks import leaked_values, private_values
 from rsi.rsr.method import looks, method
 from rsi.rsr.runbook import ProgrammaticJudge, ProgrammaticPlanner, Review, deterministic_review, milestones, render, write_runbook
 from rsi.rsr.stage import Yield, choose_sources, keep
 from rsi.sandbox.protocol import Verdict
+from rsi.tasks.task import Task
 from rsi.tasks.words import WORDS
 
 
@@ -137,11 +138,24 @@ def test_the_programmatic_planner_writes_what_the_reviewer_accepts(corpus_of_tas
 def test_a_value_nobody_could_know_is_a_leak_and_one_that_was_printed_is_not(corpus_of_tasks):
     task = corpus_of_tasks[0]
     private = {"walrus", "417"}
-    guessed = episode(task, [("", "echo walrus > a", "exit 0"), CLAIM], instruction="write the word")
-    read = episode(task, [("", "cat b", "exit 0\nwalrus 417"), ("", "echo walrus 417 > a", "exit 0"), CLAIM], instruction="write the word")
+    guessed = episode(task, [("echo walrus > a", "echo walrus > a", "exit 0"), CLAIM], instruction="write the word")
+    used = ("echo walrus 417 > a", "echo walrus 417 > a", "exit 0")
+    read = episode(task, [("cat b", "cat b", "exit 0\nwalrus 417"), used, CLAIM], instruction="write the word")
     assert leaked_values(guessed, private) == ["walrus"]
     assert leaked_values(read, private) == []
     assert leaked_values(guessed, set()) == []
+    thought = episode(task, [("walrus it is.", "echo > a", "exit 0"), CLAIM], instruction="write the word")
+    assert leaked_values(thought, private) == ["walrus"]
+
+
+def test_private_values_of_a_task_from_elsewhere_are_what_its_scripts_quote(tmp_path):
+    files = {"tests/test.sh": "python3 /tests/test_it.py", "tests/test_it.py": "assert read() == 'zanzibar quay 4711'",
+             "solution/solve.sh": 'echo "grep the map"'}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    foreign = Task("t", tmp_path, "write the name of the island; the map says it", "f")
+    assert private_values(foreign, set(WORDS)) == {"zanzibar", "quay", "4711"}
 
 
 def test_only_verified_finished_distinct_runs_are_kept(corpus_of_tasks, fmt):

@@ -124,7 +124,8 @@ def test_the_users_tasks_are_never_what_the_tasks_stage_deletes(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "data" / "tasks" / "pool" / "mine"
     mine.mkdir(parents=True)
-    for tasks, field in (({"pool_path": "data/tasks/pool"}, "data/tasks/pool lies in data"), ({"pool": 99999, "pool_path": None}, "tasks.pool: the generator makes")):
+    wrong = ({"pool_path": "data/tasks/pool"}, "data/tasks/pool lies in data"), ({"pool": 99999, "pool_path": None}, "tasks.pool: the generator makes")
+    for tasks, field in wrong:
         changed = params.tasks.model_validate({**params.tasks.model_dump(), **tasks, "suites": {}})
         with pytest.raises(ParamsError, match=field):
             make_tasks(params.model_copy(update={"tasks": changed}))
