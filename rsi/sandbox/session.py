@@ -2,7 +2,8 @@
 
 The wire of one sandbox is a socket (command lines in, status messages out), a memory file with the command's text, a
 pipe with everything the commands print, and a socket to the PID 1 that keeps the shell alive. A command has ended when
-its status arrives, never when a pipe closes: background jobs may hold those open for as long as they like.
+its status arrives, never when a pipe closes: background jobs may hold those open for as long as they like. Between that
+and the reading of the output PID 1 waits for quiet (`inner.agent.settle`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rsi.sandbox.protocol import CommandResult, SandboxError
 
 WIDTH = 8  # shells that work at the same time: more only adds switching on a small machine
 TIMEOUT_CODE = 124  # as timeout(1)
+PATIENCE_S = 60.0  # for an answer of PID 1, which gives up waiting for quiet long before
 # Seconds after the time limit: Ctrl-C, then kill what the command started, then the shell too, then give up.
 STAGES = ((0.0, b"I"), (0.5, b"KI"), (2.0, b"W"), (10.0, b""))
 RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
@@ -93,6 +95,7 @@ class Job:
     _acks: int = 0
     _synced: bool = True
     _swept: bool = False
+    _settling: bool = False
     _started: float = 0.0
     _last_pid: int = 0
     _limit: float = 0.0
@@ -115,6 +118,8 @@ class Job:
 
     def on_time(self) -> None:
         """The limit passed: one stage further. Raises SandboxError when nothing helped."""
+        if self._settling:
+            raise SandboxError("the sandbox's first process does not answer")
         orders = STAGES[self._stage][1]
         if not orders:
             raise SandboxError("the shell could not be stopped after a timeout")
@@ -152,7 +157,9 @@ class Job:
             raise SandboxError(f"the sandbox could not be built: {body.decode(errors='replace')}")
         if kind == b"A":
             self._acks -= 1
-            if self._acks == 0 and not self._synced:
+            if self._acks == 0 and self._settling:
+                self._end(self._status)
+            elif self._acks == 0 and not self._synced:
                 wire.send(SYNC)
         elif kind == b"Y":
             self._synced = True
@@ -172,14 +179,15 @@ class Job:
         elif kind == b"P":  # the end of a status: /proc/loadavg, whose last field is the last process id given out
             wire.last_pid = int(body.split()[-1])
             wire.pending -= 1
-            if wire.pending > 0 or not self._synced:
+            if wire.pending > 0 or not self._synced or self._settling:
                 return
             if self._stage and not self._swept:
                 # Kill what the command left behind, then make sure that no late status passes for the next command's.
                 self._swept, self._synced = True, False
                 self._order(b"K")
-            else:
-                self._end(self._status)
+            else:  # the command itself was in time; what it left in the background may still have something to say
+                self._settling, self.deadline = True, time.monotonic() + PATIENCE_S
+                self._order(b"Q")
 
     def _end(self, code: int) -> None:
         """Drain what was printed before the status, but no more than a pipe holds: a background job may never stop."""

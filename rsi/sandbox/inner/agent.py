@@ -7,7 +7,7 @@ import socket
 import struct
 from contextlib import suppress
 from fcntl import ioctl
-from time import sleep
+from time import monotonic, sleep
 
 from . import kernel
 
@@ -17,6 +17,7 @@ DEFAULTS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD, signa
 FIXED = "/root/"  # in the room: an episode mounts its own home over it, so that nobody sees where these files come from
 ORDER = 1 + struct.calcsize("di")
 TICKS = os.sysconf("SC_CLK_TCK")
+SETTLE_S, SETTLE_TICKS = 3.0, TICKS // 5
 
 
 def loopback_up() -> None:
@@ -94,6 +95,40 @@ def new_processes(shell: int, since: float, last_pid: int) -> list:
     return [pid for pid in table if pid not in (1, shell) and started_by_command(pid)]
 
 
+def others(shell: int) -> dict:
+    """{pid: (state, context switches, CPU ticks)} of everything but this process and the shell; the dead are left out."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in (1, shell):
+            try:
+                with open(f"/proc/{name}/stat") as stat, open(f"/proc/{name}/status") as status:
+                    fields = stat.read().rpartition(")")[2].split()
+                    switches = [line.split()[1] for line in status if "ctxt_switches" in line]
+            except (OSError, IndexError):  # it ended meanwhile
+                continue
+            if fields[0] not in "ZX":
+                table[int(name)] = (fields[0], switches, int(fields[11]) + int(fields[12]))
+    return table
+
+
+def settle(shell: int) -> None:
+    """Wait until what the command left in the background has said what it says now: nothing runs, or wants to, and nothing ran
+    between two looks. So an observation does not depend on who was faster. Given up on what keeps a processor busy."""
+    before, first, end = None, None, monotonic() + SETTLE_S
+    while monotonic() < end:
+        table = others(shell)
+        if table == before and not any(state in "RD" for state, _, _ in table.values()):
+            return
+        if not table:
+            return
+        used = sum(ticks for _, _, ticks in table.values())
+        first = used if first is None else first
+        if used - first > SETTLE_TICKS:
+            return
+        before = table
+        sleep(0.001)
+
+
 def kill(pid: int, sig: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, sig)
@@ -106,8 +141,10 @@ def kill_all() -> None:
 
 def obey(order: bytes, shell: int) -> None:
     """An order is a letter, the command's start and the last process id before it: I interrupt, K kill what the command
-    started, W kill its shell as well."""
+    started, W kill its shell as well, Q wait for quiet."""
     stage, (since, last_pid) = order[:1], struct.unpack("di", order[1:])
+    if stage == b"Q":
+        settle(shell)
     if stage in b"KW":
         for _ in range(500):  # a fork bomb needs several sweeps, and a busy machine lets the killed linger
             victims = new_processes(shell, since, last_pid)
