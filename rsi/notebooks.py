@@ -96,11 +96,11 @@ def run(name: str, suffix: str, parameters: dict) -> Path:
     """Execute data/notebooks/`name`.ipynb and return the executed notebook. Raises StageFailed when any cell did not run to its end."""
     from papermill.execute import execute_notebook
 
-    # what writes the HTML takes seconds to import: meanwhile the kernel runs
-    threading.Thread(target=importlib.import_module, args=("nbconvert.exporters.html",), daemon=True).start()
     source, out = CLEAN / f"{name}.ipynb", EXECUTED / f"{suffix}.ipynb"
     if not source.is_file():
         raise StageFailed(f"{source}: not found; run `python -m rsi.notebooks clean` (there are: {', '.join(p.stem for p in sorted(SOURCE.glob('*.ipynb')))})")
+    # what writes the HTML takes seconds to import: meanwhile the kernel runs
+    threading.Thread(target=importlib.import_module, args=("nbconvert.exporters.html",), daemon=True).start()
     out.parent.mkdir(parents=True, exist_ok=True)
     error: BaseException | None = None
     with tempfile.TemporaryDirectory() as folder:

@@ -110,6 +110,7 @@ def _start(jobs: Sequence[Job], fmt: ChatFormat, sandboxes, config: RolloutConfi
     for ep, error in zip(live, open_many([ep.sandbox for ep in live], [ep.job.task for ep in live]), strict=True):
         if error is not None:
             ep.verdict = _broken(error)
+            ep.sandbox.close()
     return live
 
 

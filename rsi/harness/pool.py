@@ -1,7 +1,8 @@
 """Many chunks of episodes over a few worker processes, each chunk persisted as it ends, so that a killed stage resumes.
 
 A chunk is the unit of parallelism and of persistence. Its episodes depend on their keys, the weights and the chunk's own
-composition, never on which worker ran it or when: the same jobs and chunk size give the same bytes.
+composition, never on which worker ran it or when: the same jobs and chunk size give the same bytes. Only an episode whose sandbox
+failed and that was run again (`extra["retried"]`) ran in another composition.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Policy:
         set never shows has one: away from it. After a few hundred examples a command that they do not use cannot be written.
         """
         for part in (self.model.get_input_embeddings(), self.model.get_output_embeddings()):
-            part.weight.requires_grad_(False)
+            part.requires_grad_(False)  # a bias of the output too
 
     def trainable(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]

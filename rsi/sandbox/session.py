@@ -185,7 +185,7 @@ class Job:
                 # Kill what the command left behind, then make sure that no late status passes for the next command's.
                 self._swept, self._synced = True, False
                 self._order(b"K")
-            else:  # the command itself was in time; what it left in the background may still have something to say
+            else:  # it is over, swept if it was late; what it left in the background may still have something to say
                 self._settling, self.deadline = True, time.monotonic() + PATIENCE_S
                 self._order(b"Q")
 

@@ -24,7 +24,6 @@ class ErrorKind:
 ERRORS = {
     "sandbox": ErrorKind("infrastructure", True, "invalid"),  # could not start, died, lost its shell
     "setup": ErrorKind("the task cannot be set up", False, "invalid"),
-    "verifier_start": ErrorKind("the verifier could not be started", True, "invalid"),
     "verifier_timeout": ErrorKind("the verifier ran into its time limit", False, "invalid"),
     "no_reward": ErrorKind("the verifier wrote no reward file", False, "invalid"),
     "bad_reward": ErrorKind("the reward is not a number", False, "invalid"),

@@ -144,8 +144,8 @@ def test_a_value_nobody_could_know_is_a_leak_and_one_that_was_printed_is_not(cor
     assert leaked_values(guessed, private) == ["walrus"]
     assert leaked_values(read, private) == []
     assert leaked_values(guessed, set()) == []
-    thought = episode(task, [("walrus it is.", "echo > a", "exit 0"), CLAIM], instruction="write the word")
-    assert leaked_values(thought, private) == ["walrus"]
+    thought = episode(task, [("no walrus, but 417.", "echo > a", "exit 0"), CLAIM], instruction="write the word")
+    assert leaked_values(thought, private) == ["417"]
 
 
 def test_private_values_of_a_task_from_elsewhere_are_what_its_scripts_quote(tmp_path):

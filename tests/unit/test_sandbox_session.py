@@ -110,6 +110,11 @@ def test_what_the_background_says_at_once_belongs_to_the_command_that_started_it
         box = start()
         late = [box.run(c, 5).output for c in ("bash none.sh & echo hi", "true", "(cat none & echo $! > pid)")]
         assert late == ["hi\nbash: none.sh: No such file or directory\n", "", "cat: none: No such file or directory\n"]
+    name = "ä" * 9  # the kernel cuts names at 15 bytes, here within a letter
+    assert box.run(f"cp /bin/sleep {name} && ./{name} 30 & echo here", 5).output == "here\n"
+    box.run("mkdir -p d; cd d; (sleep 0.0; kill -9 $$) &", 5)
+    result = box.run("pwd; nosuch", 5)  # in a new shell, which is told all that the old one was
+    assert (result.output, result.exit_code) == ("/app/d\nbash: nosuch: command not found\n", 127)
     box.run("sleep 50 & yes > /dev/null &", 5)  # the first is quiet, the second never will be: given up on
     assert box.run("echo here", 5).output == "here\n"
 

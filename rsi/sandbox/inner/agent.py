@@ -76,7 +76,7 @@ def new_processes(shell: int, since: float, last_pid: int) -> list:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat") as f:
+                with open(f"/proc/{name}/stat", errors="replace") as f:  # names are bytes, cut at 15
                     fields = f.read().rpartition(")")[2].split()
             except OSError:
                 continue
@@ -101,7 +101,7 @@ def others(shell: int) -> dict:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in (1, shell):
             try:
-                with open(f"/proc/{name}/stat") as stat, open(f"/proc/{name}/status") as status:
+                with open(f"/proc/{name}/stat", errors="replace") as stat, open(f"/proc/{name}/status", errors="replace") as status:
                     fields = stat.read().rpartition(")")[2].split()
                     switches = [line.split()[1] for line in status if "ctxt_switches" in line]
             except (OSError, IndexError):  # it ended meanwhile
@@ -113,7 +113,7 @@ def others(shell: int) -> dict:
 
 def settle(shell: int) -> None:
     """Wait until what the command left in the background has said what it says now: nothing runs, or wants to, and nothing ran
-    between two looks. So an observation does not depend on who was faster. Given up on what keeps a processor busy."""
+    between two looks. So an observation does not depend on who was faster. Given up on what keeps computing, after 0.2 s of CPU."""
     before, first, end = None, None, monotonic() + SETTLE_S
     while monotonic() < end:
         table = others(shell)
@@ -172,20 +172,21 @@ def supervise(control: int, sock: int, out: int, text: int, env: dict) -> None:
             if len(order) < ORDER:  # the host closed the episode
                 return
             obey(order, shell)
-            os.write(sock, b"A\0")
         if events in ready:
             os.read(events, 4096)
-            while True:
-                try:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
-                except ChildProcessError:
-                    break
-                if pid == 0:
-                    break
-                if pid == shell:
-                    code = os.waitstatus_to_exitcode(status)
-                    os.write(sock, b"X%d\0" % (code if code >= 0 else 128 - code))
-                    shell = spawn_shell(sock, out, text, env)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid == shell:
+                code = os.waitstatus_to_exitcode(status)
+                os.write(sock, b"X%d\0" % (code if code >= 0 else 128 - code))
+                shell = spawn_shell(sock, out, text, env)
+        if control in ready:  # after the reaping: a shell that died meanwhile is the old command's news, not the next one's
+            os.write(sock, b"A\0")
 
 
 def main(request: dict, sock: int, out: int, text: int, control: int) -> None:
