@@ -55,6 +55,7 @@ class _Live:
     logprobs: list[float] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     truncated: bool = False
+    over: bool = False  # there is no shell to go on with
     verdict: Verdict | None = None
     prompt_length: int = 0
 
@@ -91,7 +92,7 @@ def run_batch(jobs: Sequence[Job], sampler, fmt: ChatFormat, sandboxes, config: 
         sampled = session.turn({i: live[i].feed for i in active}, limits)
         requests = {i: _act(live[i], sampled[i].ids, sampled[i].logprobs, fmt) for i in active}
         _answer(live, requests, fmt, config)
-        ended = [i for i in active if live[i].verdict is not None or live[i].truncated or requests[i].kind == "finish"]
+        ended = [i for i in active if live[i].verdict is not None or live[i].truncated or live[i].over or requests[i].kind == "finish"]
         _verify(live, ended)
         session.drop(ended)
         active = [i for i in active if i not in set(ended)]
@@ -134,7 +135,7 @@ def _answer(live: list[_Live], requests: dict[int, Request], fmt: ChatFormat, co
     results = run_many([live[i].sandbox for i in runs], [requests[i].text for i in runs], config.command_timeout_s)
     for i, result in zip(runs, results, strict=True):
         if isinstance(result, SandboxError):
-            live[i].verdict = _broken(result)
+            live[i].over = True  # verified all the same: an agent may cut off its shell, and only a sandbox that is gone has no verdict
             continue
         last = live[i].turns[-1]
         live[i].turns[-1] = Turn(last.start, last.end, last.text, last.command, "", result.exit_code, result.timed_out)

@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import torch
 from safetensors.torch import load_file
 from tqdm import tqdm
@@ -126,7 +127,10 @@ class ForeignChunk(RuntimeError):
 
 def _checked(file: Path, jobs: Sequence[Job], stage: str, seed: int) -> list[Episode]:
     """The episodes of one chunk, which must be those of `jobs`. Raises ForeignChunk."""
-    episodes = read_episodes(file)
+    try:
+        episodes = read_episodes(file)
+    except (pa.ArrowInvalid, KeyError, ValueError) as e:
+        raise ForeignChunk(f"{file}: not a chunk of episodes ({type(e).__name__}: {e}); delete the file and start the stage again") from e
     found = [((e.stage, e.seed), e.suite, e.task, e.harness, e.attempt, e.instruction, e.runbook) for e in episodes]
     wanted = [((stage, seed), j.task.suite, j.task.id, j.harness, j.attempt, j.task.instruction, j.runbook) for j in jobs]
     if found != wanted:

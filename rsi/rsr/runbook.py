@@ -107,7 +107,7 @@ class ProgrammaticJudge:
 
 def private_literals(task: Task, source: Episode | None, text: str) -> list[str]:
     """Words and numbers of `text` that tests or solution hold and the public side (instruction, plain tools) does not."""
-    private = "\n".join(p.read_text() for p in (task.tests_dir / "test.sh", task.solution_script) if p.is_file())
+    private = "\n".join(p.read_text(errors="replace") for p in (task.tests_dir / "test.sh", task.solution_script) if p.is_file())
     hidden = set(_LITERAL.findall(private)) - set(_LITERAL.findall(task.instruction))
     said = re.sub(r"(?m)^\d+:|all \d+ steps|(?<!\S)--?[A-Za-z][A-Za-z-]*", " ", text)  # numbering and options are no values
     return [w for w in dict.fromkeys(_LITERAL.findall(said)) if w in hidden and w not in TOOLS | GIT | _WORDS]

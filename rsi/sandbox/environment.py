@@ -41,7 +41,8 @@ _GIT = {
     "maintenance.auto": "false",
     **{f"advice.{name}": "false" for name in _ADVICE},
 }
-# In the verifier a repository of the agent's must not run programs of the agent's choosing.
+# In the verifier a repository of the agent's must not run programs of the agent's choosing (GIT_ALLOW_PROTOCOL below: a partial
+# clone fetches what it lacks, by a program that its own configuration names).
 _GIT_VERIFIER = {**_GIT, "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 
 
@@ -65,4 +66,6 @@ VERIFIER_ENV = {
     "PYTHONSAFEPATH": "1",
     "PYTHONNOUSERSITE": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
 }

@@ -17,6 +17,10 @@ class SandboxError(RuntimeError):
     kind = "sandbox"
 
 
+class ShellLost(SandboxError):
+    """The agent cut its own shell off from the host. The sandbox lives, and its end state can be verified."""
+
+
 class SetupError(SandboxError):
     """The sandbox is well, but the task cannot be laid out in it: its setup script failed, or it needs what is not there."""
 

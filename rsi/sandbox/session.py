@@ -1,7 +1,8 @@
 """The host's side of an episode's shell: the wire to it, one command's life, and a loop that serves many at once.
 
-The wire of one sandbox is a socket (command lines in, status messages out), a memory file with the command's text, a
-pipe with everything the commands print, and a socket to the PID 1 that keeps the shell alive. A command has ended when
+The wire of one sandbox is a socket (command lines in, the shell's status messages out), a memory file with the command's
+text, a pipe with everything the commands print, and a socket to the PID 1 that keeps the shell alive, which the agent does
+not have: what comes from there is believed, what the shell's socket says may be the agent's own words. A command has ended when
 its status arrives, never when a pipe closes: background jobs may hold those open for as long as they like. Between that
 and the reading of the output PID 1 waits for quiet (`inner.agent.settle`).
 """
@@ -20,7 +21,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rsi.sandbox.output import Capped
-from rsi.sandbox.protocol import CommandResult, SandboxError
+from rsi.sandbox.protocol import CommandResult, SandboxError, ShellLost
 
 WIDTH = 8  # shells that work at the same time: more only adds switching on a small machine
 TIMEOUT_CODE = 124  # as timeout(1)
@@ -31,6 +32,8 @@ RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
 # An unclosed `$(` corrupts the memory of an interactive bash 5.2, which then dies at some later command. So text with
 # one is parsed in another bash first; the alternative, a shell per command, would keep no state.
 RUN_CHECKED = b"BASH_ENV= /bin/bash -O extglob -n /dev/fd/62 </dev/null && . /dev/fd/62 </dev/null\n"
+CODE, LAST_PID = re.compile(rb"\d{1,3}"), re.compile(rb"(?:^| )(\d{1,9})$")
+UNREAD = 65536  # bytes kept of a status message that does not end
 SUBSTITUTION = re.compile(rb"[$<>]\(")
 RUN_QUIETLY = b"( . /dev/fd/62 ) </dev/null >/dev/null 2>&1\n"
 SYNC = b"builtin printf 'Y\\0' >&61\n"
@@ -64,19 +67,31 @@ class Wire:
     unread: bytes = b""
     last_pid: int = 0  # as of the last status: what is numbered above it, the running command started
     pending: int = 1  # status messages still to come before the next command's own (the first prompt's)
+    unheard: bytes = b""  # of PID 1's socket, as `unread` of the shell's
     dead: str = ""
+    lost: str = ""  # the shell cannot be spoken to any more
 
     def send(self, line: bytes) -> None:
         try:
             self.status.sendall(line)
         except OSError as error:
-            raise SandboxError(f"the shell is gone: {error}") from error
+            raise ShellLost(f"the shell is gone: {error}") from error
 
     def close(self) -> None:
         for end in (self.status, self.control):
             end.close()
         for fd in (self.output, self.text):
             os.close(fd)
+
+
+def _received(end: socket.socket) -> bytes | None:
+    """What is there to read; nothing at all is None, an end b""."""
+    try:
+        return end.recv(65536, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 @dataclass
@@ -106,6 +121,8 @@ class Job:
         wire = self.wire
         if wire.dead:
             raise SandboxError(wire.dead)
+        if wire.lost:
+            raise ShellLost(wire.lost)
         self._started, self._last_pid = time.clock_gettime(time.CLOCK_BOOTTIME), wire.last_pid
         self._limit = self.deadline = time.monotonic() + self.timeout
         try:
@@ -137,21 +154,32 @@ class Job:
         with contextlib.suppress(BlockingIOError):
             self._out.add(os.read(self.wire.output, 65536))
 
-    def on_status(self) -> None:
-        """Read what the shell and its PID 1 said. Raises SandboxError when they are gone."""
-        try:
-            data = self.wire.status.recv(65536)
-        except BlockingIOError:
+    def on_control(self) -> None:
+        """Read what PID 1 said, after what the shell said before. Raises SandboxError when PID 1 is gone."""
+        data = _received(self.wire.control)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             raise SandboxError("the sandbox died")
-        *messages, self.wire.unread = (self.wire.unread + data).split(b"\0")
+        with contextlib.suppress(ShellLost):
+            self.on_status()
+        *messages, self.wire.unheard = (self.wire.unheard + data).split(b"\0")
+        for message in messages:
+            self._order_done(message[:1], message[1:])
+
+    def on_status(self) -> None:
+        """Read what the shell said, or somebody in its place. Raises ShellLost when nothing more can come."""
+        data = _received(self.wire.status)
+        if data is None:
+            return
+        if not data:
+            raise ShellLost("the shell's line was cut")
+        *messages, unread = (self.wire.unread + data).split(b"\0")
+        self.wire.unread = unread[:UNREAD]
         for message in messages:
             self._message(message[:1], message[1:])
 
-    def _message(self, kind: bytes, body: bytes) -> None:
+    def _order_done(self, kind: bytes, body: bytes) -> None:
         wire = self.wire
         if kind == b"F":
             raise SandboxError(f"the sandbox could not be built: {body.decode(errors='replace')}")
@@ -161,23 +189,27 @@ class Job:
                 self._end(self._status)
             elif self._acks == 0 and not self._synced:
                 wire.send(SYNC)
-        elif kind == b"Y":
-            self._synced = True
-            wire.pending = 1
-        elif kind == b"E":
-            wire.cwd = os.fsdecode(body) or wire.cwd
         elif kind == b"X":
             self._code = int(body)
             wire.pending = 1
             wire.send(init_line(wire.cwd))
             if not self._synced and self._acks == 0:  # the old shell may have taken the line with it
                 wire.send(SYNC)
+
+    def _message(self, kind: bytes, body: bytes) -> None:
+        wire = self.wire
+        if kind == b"Y":
+            self._synced = True
+            wire.pending = 1
+        elif kind == b"E":
+            wire.cwd = os.fsdecode(body) or wire.cwd
         elif kind == b"S":
             code, _, cwd = body.partition(b" ")
             wire.cwd = os.fsdecode(cwd) or wire.cwd
-            self._status = int(code)
+            self._status = int(code) if CODE.fullmatch(code) else 255
         elif kind == b"P":  # the end of a status: /proc/loadavg, whose last field is the last process id given out
-            wire.last_pid = int(body.split()[-1])
+            if found := LAST_PID.search(body):
+                wire.last_pid = int(found[1])
             wire.pending -= 1
             if wire.pending > 0 or not self._synced or self._settling:
                 return
@@ -210,9 +242,13 @@ def serve(jobs: list[Job]) -> None:
 
         def finish(job: Job, error: SandboxError | None = None) -> None:
             if error is not None:
-                job.result, job.wire.dead = error, str(error)
+                job.result = error
+                if isinstance(error, ShellLost):
+                    job.wire.lost = str(error)
+                else:
+                    job.wire.dead = str(error)
             if running.pop(id(job), None) is not None:
-                for fd in (job.wire.status.fileno(), job.wire.output):
+                for fd in (job.wire.control.fileno(), job.wire.status.fileno(), job.wire.output):
                     del handlers[fd]
                     poll.unregister(fd)
 
@@ -234,7 +270,8 @@ def serve(jobs: list[Job]) -> None:
                     finish(job, error)
                     continue
                 running[id(job)] = job
-                for fd, action in ((job.wire.status.fileno(), job.on_status), (job.wire.output, job.on_output)):
+                wire = job.wire
+                for fd, action in ((wire.control.fileno(), job.on_control), (wire.status.fileno(), job.on_status), (wire.output, job.on_output)):
                     handlers[fd] = (job, action)
                     poll.register(fd, select.EPOLLIN)
             if not running:

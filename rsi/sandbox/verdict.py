@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 
 from rsi.sandbox.protocol import Verdict
 from rsi.tasks.task import CheckSpec
 
+_LONE = re.compile("[\ud800-\udfff]")  # half a character: no file can hold it
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 QUOTE = 120  # characters of a malformed file that a cause repeats
 
 
@@ -85,11 +88,9 @@ def parse_reward(reward_json: bytes | None, reward_txt: bytes | None) -> float:
         raise Unreadable("no_reward")
     if reward_json is None:
         text = reward_txt.decode(errors="replace").strip()
-        try:
-            number = float(text)
-        except ValueError:
-            raise Unreadable("bad_reward", quote(reward_txt)) from None
-        return _number(number, reward_txt)
+        if not _DECIMAL.fullmatch(text):
+            raise Unreadable("bad_reward", quote(reward_txt))
+        return _number(float(text), reward_txt)
     value = _load(reward_json, "bad_reward")
     if not isinstance(value, dict):
         return _number(value, reward_json)
@@ -106,7 +107,7 @@ def parse_ctrf(ctrf: bytes) -> dict[str, bool]:
     try:
         for test in report["results"]["tests"]:
             name, status = test["name"], test["status"]
-            if not isinstance(name, str) or not isinstance(status, str) or name in checks:
+            if not isinstance(name, str) or not isinstance(status, str) or name in checks or _LONE.search(name):
                 raise Unreadable("bad_ctrf", quote(json.dumps(test).encode()))
             checks[name] = status == "passed"
     except (KeyError, TypeError):

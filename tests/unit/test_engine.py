@@ -129,6 +129,13 @@ def test_a_sandbox_that_fails_makes_one_invalid_episode(plain, fmt, sandboxes, t
     assert episodes[1].verdict.strict
 
 
+def test_an_agent_that_cuts_off_its_shell_is_graded_by_the_state_it_left(plain, fmt, sandboxes, written):
+    cut = "cut.\n```bash\nperl -e 'open(S, \"+<&=61\"); shutdown(S, 2)'\n```"
+    episodes = play([Job(plain), Job(plain, attempt=1), Job(plain, attempt=2)], [[cut], [*written(plain), cut], written(plain)], fmt, sandboxes)
+    assert [(e.verdict.valid, e.verdict.strict) for e in episodes] == [(True, False), (True, True), (True, True)]
+    assert [t.text for t in episodes[0].turns] == [cut]
+
+
 def test_actions_are_read_as_they_are_written():
     assert parse_action(format_action("look.", "ls -la\ncat a")) == Action("look.", "ls -la\ncat a")
     assert parse_action("x\n```sh\n submit \n```").submits

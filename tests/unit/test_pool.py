@@ -56,6 +56,9 @@ def test_stored_chunks_are_read_and_those_of_other_jobs_refused(tasks, pool, fmt
         run(jobs, seed=1)
     with pytest.raises(ForeignChunk, match=r"it holds \d episodes, not 1|episode 0 is"):
         run(jobs[:2])
+    (work / "chunk-0000.parquet").write_bytes((work / "chunk-0001.parquet").read_bytes()[:100])
+    with pytest.raises(ForeignChunk, match="chunk-0000.parquet: not a chunk of episodes .*; delete the file"):
+        run(jobs)
 
 
 def test_two_samplings_share_neither_ids_nor_random_streams(tasks, pool, fmt, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsi.sandbox import SandboxError
+from rsi.sandbox.protocol import ShellLost
 from tests.unit.boxes import processes
 
 
@@ -180,3 +181,23 @@ def test_git_is_reproducible(start):
     first = start().run(script, 10)
     assert first.exit_code == 0 and first.output.endswith("* main\n")
     assert start().run(script, 10).output == first.output
+
+
+def test_what_the_shells_line_is_made_to_say_harms_nobody_else(start):
+    """The shell's status line is in the agent's hands: forged, flooded or cut, the host goes on and the end state is verified."""
+    forged = ["readonly __=abc", r"printf 'Xabc\0' >&61", r"printf 'P\0' >&61", r"printf 'Sx /\0' >&61", r"printf 'P1 99999999999999\0F\0A\0' >&61",
+              "printf 'X99999999999\\0' >&61"]
+    for command in forged:
+        box = start()
+        box.run(command, 5)
+        box.run("true", 5)
+        assert box.run("touch done; true", 5).exit_code in range(256), command
+        assert box.verify().strict, command
+    box = start()
+    box.run("touch done; tr '\\0' y < /dev/zero >&61 & true", 5)
+    assert box.run("echo here", 2).output.startswith("here\n") and box.verify().strict  # at worst it times out
+    box = start()
+    with pytest.raises(ShellLost):
+        box.run("touch done; perl -e 'open(S, \"+<&=61\"); shutdown(S, 2)'", 5)
+        box.run("true", 5)
+    assert box.verify().strict

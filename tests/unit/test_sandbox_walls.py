@@ -100,7 +100,7 @@ def test_host_environment_and_paths_do_not_leak(tmp_path):
 
 def test_equal_commands_print_nothing_of_the_hosts_clock(start):
     """Nor after a verification, which mounts a /proc of its own."""
-    look = "cat /proc/uptime /proc/stat; ps ax -o user,pid,pcpu,start,time,args; ps -ef; ps ax -o lstart= | cut -c 1-10,20-"
+    look = "cat /proc/uptime /proc/stat; ps ax -o user,pid,pcpu,start,time,args; ps -ef; ps ax -o lstart= > l; cut -c 1-10,20- l"
     one, two = start(), start()
     first = one.run(look, 5).output
     time.sleep(1.2)
@@ -156,3 +156,19 @@ def test_limits_bind(start):
     assert "MemoryError" in box.run("python3 -c 'bytearray(200 << 20)' 2>&1", 5).output
     assert box.run("i=0; while echo > n$i; do ((i++)); done 2>/dev/null; echo $i", 20).output.split()[-1].isdigit()
     assert box.run("rm -f n*; ulimit -u 1000 2>/dev/null; ulimit -c", 20).output == "0\n"
+
+
+def test_a_repository_of_the_agents_runs_no_program_in_the_verifier(start):
+    """A partial clone fetches what it lacks with a program that its own configuration names: the verifier's git fetches nothing."""
+    test = "cd /app && git -C r cat-file -e HEAD:a && r=1 || r=0\n[[ -e /app/ran ]] && r=1\n{ echo $r > /logs/verifier/reward.txt; } 2>/dev/null\n"
+    setup = "git init -q r; cd r; echo a > a; git add a; git commit -qm a"
+    box = start(test=test, setup=setup)
+    assert box.verify().strict  # an honest repository is read
+    box.run(
+        "printf 'touch /app/ran\\n' > /tmp/evil.sh; cd r; git config core.repositoryformatversion 1; git config extensions.partialclone origin; "
+        "git config remote.origin.promisor true; git config remote.origin.url /tmp/x; git config remote.origin.uploadpack 'bash /tmp/evil.sh'; "
+        "git config protocol.allow always; echo 1111111111111111111111111111111111111111 > .git/refs/heads/main; cd ..", 5)
+    verdict = box.verify()
+    assert verdict.valid and not verdict.strict and "ran" not in box.run("ls", 5).output.split()
+    box.run("git -C r cat-file -e HEAD:a", 5)
+    assert "ran" in box.run("ls", 5).output.split()  # the trap is a real one

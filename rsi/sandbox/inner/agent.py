@@ -7,6 +7,7 @@ import socket
 import struct
 from contextlib import suppress
 from fcntl import ioctl
+from termios import FIONREAD
 from time import monotonic, sleep
 
 from . import kernel
@@ -111,15 +112,17 @@ def others(shell: int) -> dict:
     return table
 
 
-def settle(shell: int) -> None:
+def settle(shell: int, out: int) -> None:
     """Wait until what the command left in the background has said what it says now: nothing runs, or wants to, and nothing ran
-    between two looks. So an observation does not depend on who was faster. Given up on what keeps computing, after 0.2 s of CPU."""
+    between two looks, and all that was printed has been read (else a job may wait for room in the pipe). So an observation
+    does not depend on who was faster. Given up on what keeps computing, after 0.2 s of CPU."""
     before, first, end = None, None, monotonic() + SETTLE_S
     while monotonic() < end:
         table = others(shell)
-        if table == before and not any(state in "RD" for state, _, _ in table.values()):
-            return
         if not table:
+            return
+        unread = struct.unpack("i", ioctl(out, FIONREAD, bytes(4)))[0]
+        if table == before and not unread and not any(state in "RD" for state, _, _ in table.values()):
             return
         used = sum(ticks for _, _, ticks in table.values())
         first = used if first is None else first
@@ -139,12 +142,12 @@ def kill_all() -> None:
     kill(-1, signal.SIGKILL)
 
 
-def obey(order: bytes, shell: int) -> None:
+def obey(order: bytes, shell: int, out: int) -> None:
     """An order is a letter, the command's start and the last process id before it: I interrupt, K kill what the command
     started, W kill its shell as well, Q wait for quiet."""
     stage, (since, last_pid) = order[:1], struct.unpack("di", order[1:])
     if stage == b"Q":
-        settle(shell)
+        settle(shell, out)
     if stage in b"KW":
         for _ in range(500):  # a fork bomb needs several sweeps, and a busy machine lets the killed linger
             victims = new_processes(shell, since, last_pid)
@@ -171,7 +174,7 @@ def supervise(control: int, sock: int, out: int, text: int, env: dict) -> None:
             order = os.read(control, ORDER)
             if len(order) < ORDER:  # the host closed the episode
                 return
-            obey(order, shell)
+            obey(order, shell, out)
         if events in ready:
             os.read(events, 4096)
         while True:
@@ -183,10 +186,10 @@ def supervise(control: int, sock: int, out: int, text: int, env: dict) -> None:
                 break
             if pid == shell:
                 code = os.waitstatus_to_exitcode(status)
-                os.write(sock, b"X%d\0" % (code if code >= 0 else 128 - code))
+                os.write(control, b"X%d\0" % (code if code >= 0 else 128 - code))
                 shell = spawn_shell(sock, out, text, env)
         if control in ready:  # after the reaping: a shell that died meanwhile is the old command's news, not the next one's
-            os.write(sock, b"A\0")
+            os.write(control, b"A\0")
 
 
 def main(request: dict, sock: int, out: int, text: int, control: int) -> None:
@@ -195,6 +198,6 @@ def main(request: dict, sock: int, out: int, text: int, control: int) -> None:
         kernel.limit(request["processes"], request["memory"], request["file_size"])
         kernel.drop_everything()
     except OSError as error:
-        os.write(sock, b"F%s\0" % str(error).encode())
+        os.write(control, b"F%s\0" % str(error).encode())
         return
     supervise(control, sock, out, text, request["env"])
