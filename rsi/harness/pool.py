@@ -16,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import torch
 from safetensors.torch import load_file
 from tqdm import tqdm
@@ -129,7 +128,7 @@ def _checked(file: Path, jobs: Sequence[Job], stage: str, seed: int) -> list[Epi
     """The episodes of one chunk, which must be those of `jobs`. Raises ForeignChunk."""
     try:
         episodes = read_episodes(file)
-    except (pa.ArrowInvalid, KeyError, ValueError) as e:
+    except (KeyError, ValueError) as e:  # Arrow's and an episode's own errors are ValueErrors
         raise ForeignChunk(f"{file}: not a chunk of episodes ({type(e).__name__}: {e}); delete the file and start the stage again") from e
     found = [((e.stage, e.seed), e.suite, e.task, e.harness, e.attempt, e.instruction, e.runbook) for e in episodes]
     wanted = [((stage, seed), j.task.suite, j.task.id, j.harness, j.attempt, j.task.instruction, j.runbook) for j in jobs]

@@ -9,7 +9,7 @@ from rsi.tasks.task import Task
 
 
 class SandboxError(RuntimeError):
-    """The sandbox itself failed (could not start, died, lost its shell). Infrastructure, never the agent's fault.
+    """The sandbox itself failed (could not start, died). Infrastructure, never the agent's fault.
 
     kind: its row in `rsi.sandbox.verdict.ERRORS`.
     """

@@ -32,11 +32,11 @@ RUN, RUN_APART = b". /dev/fd/62 </dev/null\n", b"( . /dev/fd/62 ) </dev/null\n"
 # An unclosed `$(` corrupts the memory of an interactive bash 5.2, which then dies at some later command. So text with
 # one is parsed in another bash first; the alternative, a shell per command, would keep no state.
 RUN_CHECKED = b"BASH_ENV= /bin/bash -O extglob -n /dev/fd/62 </dev/null && . /dev/fd/62 </dev/null\n"
-CODE, LAST_PID = re.compile(rb"\d{1,3}"), re.compile(rb"(?:^| )(\d{1,9})$")
-UNREAD = 65536  # bytes kept of a status message that does not end
 SUBSTITUTION = re.compile(rb"[$<>]\(")
 RUN_QUIETLY = b"( . /dev/fd/62 ) </dev/null >/dev/null 2>&1\n"
 SYNC = b"builtin printf 'Y\\0' >&61\n"
+CODE, LAST_PID = re.compile(rb"\d{1,3}"), re.compile(rb"(?:^| )(\d{1,9})$")
+UNREAD = 65536  # bytes kept of a status message that does not end
 
 
 def run_line(script: bytes) -> bytes:

@@ -25,7 +25,7 @@ class ErrorKind:
 
 
 ERRORS = {
-    "sandbox": ErrorKind("infrastructure", True, "invalid"),  # could not start, died, lost its shell
+    "sandbox": ErrorKind("infrastructure", True, "invalid"),  # could not start, died
     "setup": ErrorKind("the task cannot be set up", False, "invalid"),
     "verifier_timeout": ErrorKind("the verifier ran into its time limit", False, "invalid"),
     "no_reward": ErrorKind("the verifier wrote no reward file", False, "invalid"),

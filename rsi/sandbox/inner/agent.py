@@ -115,7 +115,7 @@ def others(shell: int) -> dict:
 def settle(shell: int, out: int) -> None:
     """Wait until what the command left in the background has said what it says now: nothing runs, or wants to, and nothing ran
     between two looks, and all that was printed has been read (else a job may wait for room in the pipe). So an observation
-    does not depend on who was faster. Given up on what keeps computing, after 0.2 s of CPU."""
+    does not depend on who was faster. Given up after 0.2 s of CPU, or 3 s."""
     before, first, end = None, None, monotonic() + SETTLE_S
     while monotonic() < end:
         table = others(shell)
